@@ -1,0 +1,116 @@
+/**
+ * How an attempt of a turn ended. Every attempt ends once.
+ *
+ * @since 0.1.0
+ */
+import * as Schema from "effect/Schema"
+import { Usage } from "./Usage.ts"
+
+/**
+ * A process in the sandbox, as it is listed for a person.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const ProcessInfo = Schema.Struct({
+  pid: Schema.Int,
+  /** The program and its arguments, cut at 200 characters, known secrets replaced. */
+  command: Schema.String
+})
+
+/** @category models @since 0.1.0 */
+export type ProcessInfo = typeof ProcessInfo.Type
+
+/**
+ * Why an attempt was aborted.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const AbortReason = Schema.Literals([
+  "host",
+  "replaced",
+  "stopped",
+  "destroyed",
+  "bridge-replaced",
+  "bridge-died",
+  "shutdown",
+  "log-damaged",
+  "timeout",
+  "limit"
+])
+
+/** @category models @since 0.1.0 */
+export type AbortReason = typeof AbortReason.Type
+
+/**
+ * What kind of failure ended an attempt, for an orchestrator to act on.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const FailureKind = Schema.Literals([
+  "auth",
+  "rate-limit",
+  "overloaded",
+  "context-too-long",
+  "agent-exit",
+  "disk-full",
+  "log-full",
+  "invalid-request",
+  "unknown"
+])
+
+/** @category models @since 0.1.0 */
+export type FailureKind = typeof FailureKind.Type
+
+/** @category schemas @since 0.1.0 */
+export const Finished = Schema.Struct({
+  type: Schema.Literal("finished"),
+  usage: Usage,
+  finishReason: Schema.String,
+  /** The answer as JSON, where the turn asked for a `responseFormat`. */
+  output: Schema.optional(Schema.Json),
+  /** What the agent left running. */
+  background: Schema.optional(Schema.Array(ProcessInfo))
+})
+
+/** @category schemas @since 0.1.0 */
+export const Aborted = Schema.Struct({
+  type: Schema.Literal("aborted"),
+  reason: AbortReason,
+  /** Which limit was reached, where the reason is `limit`. */
+  limit: Schema.optional(Schema.Literals(["steps", "tokens", "cost", "time"])),
+  /** What the host that aborted said. */
+  message: Schema.optional(Schema.String),
+  usage: Usage
+})
+
+/** @category schemas @since 0.1.0 */
+export const Failed = Schema.Struct({
+  type: Schema.Literal("failed"),
+  error: Schema.Struct({ kind: FailureKind, message: Schema.String }),
+  usage: Usage
+})
+
+/**
+ * How an attempt ended. `finished` and `failed` are final; `aborted` can be continued.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const End = Schema.Union([Finished, Aborted, Failed])
+
+/** @category models @since 0.1.0 */
+export type End = typeof End.Type
+
+/**
+ * The last line of an attempt in the turn's file: its end, and the number that the next attempt's first part has.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const EndLine = Schema.Struct({ end: End, attempt: Schema.Int, next: Schema.Int })
+
+/** @category models @since 0.1.0 */
+export type EndLine = typeof EndLine.Type
