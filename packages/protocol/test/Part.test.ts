@@ -1,0 +1,22 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Bridge } from "@gangway/protocol"
+import { Effect, Schema } from "effect"
+
+describe("Part", () => {
+  it.effect("keeps a part of an unknown type as JSON", () =>
+    Effect.gen(function*() {
+      const line = { n: 7, part: { type: "hologram", depth: 3, of: ["a", null] } }
+      const decoded = yield* Schema.decodeUnknownEffect(Bridge.NumberedPart)(line)
+      assert.deepStrictEqual(decoded, line as never)
+      assert.isFalse(Bridge.isKnown(decoded.part))
+      assert.deepStrictEqual(yield* Schema.encodeEffect(Bridge.NumberedPart)(decoded), line as never)
+    }))
+
+  it.effect("refuses a known type with a field that doesn't fit", () =>
+    Effect.gen(function*() {
+      const error = yield* Effect.flip(
+        Schema.decodeUnknownEffect(Bridge.Part)({ type: "text-delta", id: "1", delta: 4 })
+      )
+      assert.include(error.message, "delta")
+    }))
+})
