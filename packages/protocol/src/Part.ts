@@ -123,8 +123,8 @@ export const ToolApprovalResponse = part("tool-approval-response", {
   approvalId: Schema.String,
   decision: Decision,
   reason: Schema.optional(Schema.String),
-  /** Who decided: a host, a standing rule or the session's permissions, or the approval's deadline. */
-  by: Schema.Literals(["host", "rule", "timeout"])
+  /** Who decided: a host, or the session's `approvalTimeout`. */
+  by: Schema.Literals(["host", "timeout"])
 })
 
 /**

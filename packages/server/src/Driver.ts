@@ -93,6 +93,11 @@ export interface SessionOptions {
   readonly directory: string
   /** The agent's id of the conversation to carry on, as an earlier `open` named it; absent, a new conversation. */
   readonly conversation?: string | undefined
+  /**
+   * Whether the agent is known to have had `conversation`: parts came out of it. Where it isn't, the bridge may have
+   * died before the first prompt reached the agent, and a missing conversation is new, with that id, not lost.
+   */
+  readonly established: boolean
   /** What `readState` answered elsewhere: the conversation to carry on where `conversation` is absent. */
   readonly state?: Schema.Json | undefined
   readonly instructions?: string | undefined
@@ -206,11 +211,11 @@ export interface Turn {
   /** Whether the agent's own events are wanted as `raw` parts. */
   readonly raw: boolean
   /**
-   * Takes a part for the log and returns its number; waits where the disk is slow, never for a reader. The bridge
-   * replaces secrets, splits what is long and counts the steps. A `tool-call` with `providerExecuted: false` can be
-   * answered by hosts from then on.
+   * Takes a part for the log; waits where the disk is slow, never for a reader. The bridge replaces secrets, splits
+   * what is long and counts the steps. A `tool-call` with `providerExecuted: false` can be answered by hosts from then
+   * on.
    */
-  readonly emit: (part: Bridge.KnownPart) => Effect.Effect<number>
+  readonly emit: (part: Bridge.KnownPart) => Effect.Effect<void>
   /**
    * Waits for a host's answer to a tool call; emits the call first where it wasn't emitted yet. The answer is in the
    * log, as `tool-result`, when this returns: don't emit it again.
@@ -222,8 +227,9 @@ export interface Turn {
     readonly parent?: string | undefined
   }) => Effect.Effect<{ readonly result: Schema.Json; readonly isFailure: boolean }>
   /**
-   * Emits an approval request and waits for the decision of the session's permissions, of a standing rule, of a host
-   * or of the deadline. Request and response are in the log when this returns.
+   * Asks whether a tool call may be carried out. What the session's permissions or a standing rule allow is allowed
+   * without a part; otherwise an approval request is emitted, and a host or the deadline decides: request and response
+   * are in the log when this returns.
    */
   readonly requestApproval: (request: {
     /** Unique in the turn over all its attempts. */
