@@ -1,0 +1,172 @@
+import * as BunServices from "@effect/platform-bun/BunServices"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, FileSystem, Path, Stream } from "effect"
+import { ChildProcess } from "effect/unstable/process"
+
+const root = new URL("../..", import.meta.url).pathname
+
+const write = Effect.fnUntraced(function*(directory: string, files: Record<string, string>) {
+  const fs = yield* FileSystem.FileSystem
+  const path = yield* Path.Path
+  for (const [name, text] of Object.entries(files)) {
+    yield* fs.makeDirectory(path.dirname(path.join(directory, name)), { recursive: true })
+    yield* fs.writeFileString(path.join(directory, name), text)
+  }
+})
+
+const run = Effect.fnUntraced(function*(script: string, args: ReadonlyArray<string>, env: Record<string, string> = {}) {
+  const handle = yield* ChildProcess.make(process.execPath, [script, ...args], {
+    cwd: root,
+    env: { CI: "", ...env },
+    extendEnv: true
+  })
+  const output = yield* Stream.mkString(Stream.decodeText(handle.all))
+  return { output: output.trimEnd().split("\n"), code: yield* handle.exitCode }
+})
+
+const check = Effect.fnUntraced(function*(script: string, files: Record<string, string>) {
+  const fs = yield* FileSystem.FileSystem
+  const directory = yield* fs.makeTempDirectoryScoped()
+  yield* write(directory, {
+    "tsconfig.json": JSON.stringify({ compilerOptions: { types: [] }, include: ["packages/*/src", "apps/*/src"] }),
+    "packages/protocol/package.json": JSON.stringify({ dependencies: {} }),
+    "apps/cli/package.json": JSON.stringify({ dependencies: {} }),
+    ...files
+  })
+  return yield* run(script, [directory])
+})
+
+describe("checkImports", () => {
+  it.live("finds nothing in imports along the arrows", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkImports.ts", {
+        "packages/server/src/A.ts": `import { B } from "./B.ts"\nexport * from "@gangway/protocol/Bridge"\n`,
+        "packages/server/src/B.ts": `// import "@gangway/client"\nexport const B = 'from "@gangway/client"'\n`,
+        "packages/server/test/B.test.ts": `import "@gangway/client"\n`,
+        "packages/client/src/A.ts": `import "@gangway/sandbox"\nimport "@gangway/protocol"\n`,
+        "packages/client/package.json": JSON.stringify({ dependencies: { "@gangway/protocol": "workspace:*" } }),
+        "apps/cli/src/main.ts": `import "@gangway/client"\nimport "@effect/platform-bun/BunSocket"\n`
+      })
+      assert.deepStrictEqual(output, [""])
+      assert.strictEqual(code, 0)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("names the place of each import against the arrows", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkImports.ts", {
+        "packages/protocol/src/A.ts": `\n\nimport { x } from "@gangway/server"\nexport const y = x\n`,
+        "packages/protocol/package.json": `{\n  "dependencies": {\n    "@gangway/server": "workspace:*"\n  }\n}\n`,
+        "packages/server/src/A.ts": `export const a = () =>\n  import(\n    "@gangway/client/Launcher"\n  )\n`,
+        "packages/server/src/B.ts": `export type T = import("../../client/src/A.ts").T\n`,
+        "packages/client/src/A.ts": `import { readFileSync } from "node:fs"\nexport { readFileSync }\n`,
+        "packages/client/src/B.ts": `export * from "./A"\nexport * from "@gangway/client/A"\n`,
+        "packages/drivers/src/A.ts": `import type { X } from "@gangway/server/internal/x"\nexport type Y = X\n`,
+        "packages/sandbox/src/A.ts": `export * from "@gangway/protocol"\n`,
+        "apps/cli/src/main.ts": `import "@gangway/bridge"\n`
+      })
+      assert.deepStrictEqual(output.toSorted(), [
+        "apps/cli/src/main.ts:1: cli must not know bridge",
+        "packages/client/src/A.ts:1: client runs everywhere: no node:fs",
+        "packages/client/src/B.ts:1: ./A must end in .ts",
+        "packages/client/src/B.ts:2: @gangway/client/A is the package itself: import the file by its relative path",
+        "packages/drivers/src/A.ts:1: @gangway/server/internal/x is private to server",
+        "packages/protocol/package.json:3: protocol must not depend on @gangway/server",
+        "packages/protocol/src/A.ts:3: protocol must not know server",
+        "packages/sandbox/src/A.ts:1: sandbox must not know protocol",
+        "packages/server/src/A.ts:3: server must not know client",
+        "packages/server/src/B.ts:1: ../../client/src/A.ts leaves packages/server/src: import the package by its name"
+      ])
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+})
+
+describe("checkHouse", () => {
+  const header = "/**\n * What it is.\n *\n * @since 0.1.0\n */\n"
+  const docs = "/**\n * One.\n *\n * @category models\n * @since 0.1.0\n */\n"
+
+  // Put together here, so that the check doesn't find them in this file.
+  const home = ["", "root", ""].join("/")
+  const registry = ["registry", "example", "org"].join(".")
+
+  it.live("finds nothing in a file that keeps the rules", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkHouse.ts", {
+        "packages/protocol/src/A.ts": `${header}${docs}export const a = 1\n${docs}export type A = typeof a\n`,
+        "packages/protocol/src/internal/b.ts": "/**\n * Private.\n */\nexport const b = 1\n"
+      })
+      assert.deepStrictEqual(output, [""])
+      assert.strictEqual(code, 0)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("names what breaks them", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkHouse.ts", {
+        "packages/protocol/src/A.ts": `${header}export const a = 1\n`,
+        "packages/protocol/src/B.ts": `import "./A.ts"\n`,
+        "packages/protocol/src/C.ts": `${header}${docs}export const c = () => {\n  try {\n  } finally {\n  }\n}\n`,
+        "packages/protocol/src/D.ts": header + "\n".repeat(800),
+        "docs/guide.md": `Look into ${home}x\n`,
+        "bun.lock": `\n"https://${registry}/x"\n`
+      })
+      assert.deepStrictEqual(output.toSorted(), [
+        `bun.lock:2: ${registry}: the host of a package registry`,
+        `docs/guide.md:1: ${home}: a path of one machine`,
+        "packages/protocol/src/A.ts:6: an export needs @category",
+        "packages/protocol/src/A.ts:6: an export needs @since",
+        "packages/protocol/src/B.ts:1: the file must start with a sentence in /** */",
+        "packages/protocol/src/C.ts:13: use Effect.try in place of try",
+        "packages/protocol/src/D.ts:800: 805 lines: split it, 800 are the most"
+      ])
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+})
+
+describe("the test runner", () => {
+  const runTests = Effect.fnUntraced(function*(files: Record<string, string>, env: Record<string, string> = {}) {
+    const fs = yield* FileSystem.FileSystem
+    // Inside the project, so that the tests find vitest.
+    const directory = yield* fs.makeTempDirectoryScoped({ directory: root, prefix: ".tmp-tests-" })
+    yield* write(directory, files)
+    return yield* run("scripts/test.ts", ["--root", directory], env)
+  })
+  const passing = `import { it } from "vitest"\nit("works", () => {})\n`
+  const skipping = `import { describe, it } from "vitest"
+describe("an agent", { skip: true, meta: { skipped: "it isn't here" } }, () => { it("a", () => {}); it("b", () => {}) })
+`
+
+  it.live("counts what passed, failed and was skipped, with the reason, and passes outside of CI", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* runTests({ "a.test.ts": passing, "b.test.ts": skipping })
+      assert.strictEqual(output.at(-1), "1 passed, 0 failed, 2 skipped")
+      assert.lengthOf(output.filter((line) => /^skipped: .*b\.test\.ts > an agent: it isn't here$/.test(line)), 1)
+      assert.strictEqual(code, 0)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("lets nothing be skipped in CI", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* runTests({ "a.test.ts": passing, "b.test.ts": skipping }, { CI: "true" })
+      assert.strictEqual(output.at(-1), "1 passed, 0 failed, 2 skipped")
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("counts a file that doesn't load and a hook that fails as failures", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* runTests({
+        "a.test.ts": passing,
+        "b.test.ts": `import "./missing.ts"\n`,
+        "c.test.ts": `import { beforeAll, it } from "vitest"
+beforeAll(() => { throw new Error("no room") })
+it("never runs", () => {})
+`
+      })
+      assert.strictEqual(output.at(-1), "1 passed, 2 failed, 1 skipped")
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("fails where no test ran", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* runTests({})
+      assert.strictEqual(output.at(-1), "0 passed, 1 failed")
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+})
