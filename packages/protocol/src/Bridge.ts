@@ -6,6 +6,7 @@
  */
 export * from "./End.ts"
 export * from "./Failure.ts"
+export * from "./Fragment.ts"
 export * from "./Hello.ts"
 export * from "./Id.ts"
 export * from "./Launch.ts"
