@@ -92,7 +92,7 @@ export const SessionSummary = Schema.Struct({
 export type SessionSummary = typeof SessionSummary.Type
 
 /**
- * The answer to `Hello`: at most 1,000 sessions, those with the newest turns first.
+ * The answer to `Hello`; it lists at most 1,000 sessions.
  *
  * @category schemas
  * @since 0.1.0

@@ -30,6 +30,14 @@ export const maxRequestBytes = 12 * 1024 * 1024
 export const maxStateBytes = 8 * 1024 * 1024
 
 /**
+ * How many turns a connection can read at once.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const maxStreams = 64
+
+/**
  * A batch of a turn's parts, all of one attempt: the lines of the turn's file, as JSON values.
  *
  * @category schemas
