@@ -3,11 +3,17 @@
  *
  * @since 0.1.0
  */
-import type * as Bridge from "@gangway/protocol/Bridge"
-import type * as Effect from "effect/Effect"
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import type * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import * as agentProcess from "./internal/agentProcess.ts"
+import * as processTree from "./internal/processTree.ts"
+import { ProcessTable, type RunningProcess } from "./ProcessTable.ts"
 
 /**
  * A program to start for an agent.
@@ -36,13 +42,15 @@ export interface AgentProcess {
   readonly pid: number
   /**
    * Writes to its standard input, which stays open until the process has ended or `endInput`. Fails with a
-   * `DriverError` of kind `exit` where the process is gone.
+   * `DriverError` of kind `exit` where the process is gone, or reads no more; waits while 16 texts are pending.
    */
   readonly write: (text: string) => Effect.Effect<void, Bridge.DriverError>
   readonly endInput: Effect.Effect<void>
   /**
    * The lines of its standard output, decoded as UTF-8 across chunks, without their newline; can be run once. Reading
-   * is paced by the consumer. A line over `maxLine` (64 MiB) fails it with a `DriverError` of kind `protocol`.
+   * is paced by the consumer; what comes after the consumer has stopped is dropped. Ends with the output, or soon
+   * after the process where a descendant keeps the output open. A line over 64 MiB fails it with a `DriverError` of
+   * kind `protocol`.
    */
   readonly lines: Stream.Stream<string, Bridge.DriverError>
   /** The last 16 KiB of its standard error so far, known secrets replaced. */
@@ -65,7 +73,7 @@ export interface AgentProcesses {
 }
 
 /**
- * What was ended, and what could not be.
+ * What was ended, at most 1,000 of them, and what could not be.
  *
  * @category models
  * @since 0.1.0
@@ -96,3 +104,212 @@ export interface Supervisor {
   /** Ends `background` only. */
   readonly endBackground: Effect.Effect<Ended>
 }
+
+/**
+ * What a supervisor is told of its session.
+ *
+ * @category options
+ * @since 0.1.0
+ */
+export interface Options {
+  /** The driver's name, for its errors. */
+  readonly driver: string
+  /**
+   * The variable that all the session's processes have in their environment, and the session's value of it: random,
+   * and the same for every bridge that has the session, so that a later one finds what an earlier one left.
+   */
+  readonly marker: { readonly name: string; readonly value: string }
+  /** Replaces known secrets. */
+  readonly redact: (text: string) => string
+}
+
+/**
+ * The variable in the environment of all that an agent starts.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const markerName = "GANGWAY_SESSION"
+
+/**
+ * Makes the owner of a session's processes. When the scope closes, everything is ended.
+ *
+ * **Details**
+ *
+ * On Linux its processes are: those it started and their descendants, remembered from look to look; the members of
+ * process groups that a descendant leads; those with the session's marker in their environment; and, where the program
+ * adopts orphans, those that came to the bridge without any marker, if no other session started anything before they
+ * did (with several candidates they're left alone until one remains). Elsewhere it's the groups of those it started.
+ * No process is signalled whose pid was taken by another since it was seen, nor the bridge itself.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<Supervisor, never, Scope.Scope> {
+  const table = yield* ProcessTable
+  const self = yield* table.self
+  const adopts = yield* table.adoptOrphans(options.marker.name)
+  const tree = processTree.make()
+  const scopes = new Set<Scope.Closeable>()
+  let closed = false
+
+  const trees = treesOf(table)
+  trees.add(tree)
+
+  const isOrphan = (process: RunningProcess): boolean =>
+    adopts && process.parent === self.pid && process.mark === undefined &&
+    startedBefore(tree, process) &&
+    Array.from(trees).every((other) => other === tree || !startedBefore(other, process))
+
+  const look: Effect.Effect<ReadonlyArray<processTree.Owned>> = Effect.map(table.list(options.marker.name), (list) =>
+    list.length > 0
+      ? processTree.look(tree, { list, self: self.pid, mark: options.marker.value, isOrphan })
+      : Array.from(tree.roots, (root) => ({
+        process: { ...root, parent: self.pid, group: root.pid, start: root.start ?? "", mark: undefined },
+        root
+      })))
+
+  const describe = ({ process }: processTree.Owned): Bridge.ProcessInfo => ({
+    pid: process.pid,
+    command: Array.from(options.redact(process.command)).slice(0, commandLength).join("")
+  })
+
+  /** Looks, signals and looks again, until nothing is found that `isMeant`. */
+  const end = Effect.fnUntraced(function*(isMeant: (owned: processTree.Owned) => boolean): Effect.fn.Return<Ended> {
+    const found = new Map<string, processTree.Owned>()
+    const asked = new Set<string>()
+    const started = yield* Clock.monotonicTimeNanos
+    for (let round = 0;; round++) {
+      const owned = yield* look
+      const meant = owned.filter(isMeant)
+      const elapsed = Number((yield* Clock.monotonicTimeNanos) - started) / 1e6
+      const over = elapsed > patience + forcePatience
+      if (meant.length === 0 || over) {
+        for (const one of meant) found.delete(keyOf(one))
+        return { ended: Array.from(found.values(), describe), left: meant.map(describe) }
+      }
+      for (const one of meant) {
+        if (found.size < endedLength) found.set(keyOf(one), one)
+      }
+      if (elapsed < patience) {
+        const fresh = meant.filter((one) => !asked.has(keyOf(one)))
+        for (const one of fresh) {
+          asked.add(keyOf(one))
+          yield* table.signal(one.process, "SIGTERM")
+          // A stopped process gets no other signal before it goes on.
+          yield* table.signal(one.process, "SIGCONT")
+        }
+        yield* Effect.sleep(Math.min(10 * 2 ** round, 100))
+      } else {
+        // Group by group first: that's at once for all in it, so that none forks away in between.
+        const groups = Map.groupBy(owned, ({ process }) => process.group)
+        for (const [group, members] of groups) {
+          if (tree.groups.has(group) && members.every(isMeant)) yield* table.signalGroup(group, "SIGKILL")
+        }
+        for (const one of meant) yield* table.signal(one.process, "SIGKILL")
+        yield* Effect.sleep(10)
+      }
+    }
+  })
+
+  const endAll = Effect.tap(end(() => true), ({ left }) =>
+    Effect.sync(() => {
+      // Orphans that turn up later can only be another session's.
+      if (left.length === 0 && tree.roots.size === 0) tree.since = undefined
+    }))
+
+  const isBackground = ({ process, root }: processTree.Owned): boolean =>
+    root === undefined || root.pid !== process.pid || root.start !== process.start
+
+  const spawn: AgentProcesses["spawn"] = Effect.fnUntraced(
+    function*(command) {
+      const scope = yield* Scope.make()
+      const { settled, ...started } = yield* agentProcess.start(command, {
+        driver: options.driver,
+        variable: options.marker.name,
+        mark: options.marker.value,
+        redact: options.redact
+      }).pipe(
+        Scope.provide(scope),
+        Effect.onError(() => Scope.close(scope, Exit.void))
+      )
+      const identity = yield* table.identify(started.pid)
+      const root: processTree.Root = {
+        pid: started.pid,
+        start: identity?.start,
+        command: [command.command, ...command.args].join(" "),
+        running: true
+      }
+      processTree.addRoot(tree, root)
+      scopes.add(scope)
+      yield* started.exit.pipe(
+        Effect.andThen(Effect.sync(() => {
+          root.running = false
+          tree.roots.delete(root)
+        })),
+        Effect.andThen(settled),
+        Effect.andThen(Effect.suspend(() => {
+          scopes.delete(scope)
+          return Scope.close(scope, Exit.void)
+        })),
+        Effect.forkIn(supervisorScope)
+      )
+      const endProcess = end((owned) => owned.root === root)
+      if (closed) {
+        yield* endProcess
+        return yield* new Bridge.DriverError({
+          driver: options.driver,
+          kind: "start",
+          problem: "the session is closing"
+        })
+      }
+      return { ...started, end: endProcess }
+    },
+    Effect.uninterruptible
+  )
+
+  const supervisorScope = yield* Scope.make()
+  yield* Effect.addFinalizer(() =>
+    Effect.suspend(() => {
+      closed = true
+      return endAll
+    }).pipe(
+      Effect.andThen(Effect.suspend(() => {
+        trees.delete(tree)
+        return Effect.forEach([supervisorScope, ...scopes], (scope) => Scope.close(scope, Exit.void), { discard: true })
+      }))
+    )
+  )
+
+  return {
+    processes: { spawn },
+    background: Effect.map(look, (owned) => owned.filter(isBackground).map(describe)),
+    endAll,
+    endBackground: end(isBackground)
+  }
+})
+
+// -----------------------------------------------------------------------------
+// Internal
+// -----------------------------------------------------------------------------
+
+/** How long, in milliseconds, a process has to end by itself, and how long it may take when forced. */
+const patience = 3000
+const forcePatience = 5000
+
+const commandLength = 200
+const endedLength = 1000
+
+const keyOf = ({ process }: processTree.Owned): string => `${process.pid}:${process.start}`
+
+/** All sessions' processes, so that an orphan is given to none where it could be another's. */
+const treesByTable = new WeakMap<ProcessTable, Set<processTree.ProcessTree>>()
+
+const treesOf = (table: ProcessTable): Set<processTree.ProcessTree> => {
+  const trees = treesByTable.get(table) ?? new Set()
+  treesByTable.set(table, trees)
+  return trees
+}
+
+const startedBefore = (tree: processTree.ProcessTree, process: RunningProcess): boolean =>
+  tree.since !== undefined && tree.since <= Number(process.start)
