@@ -1,0 +1,200 @@
+/**
+ * Where a bridge and its agent run: what a launcher asks of any sandbox.
+ *
+ * A `Sandbox` is one live sandbox. Whoever makes it, by a layer of its provider, also stops or destroys it; the
+ * interface only starts programs in it, reads and writes its files, and says how its ports are reached.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+
+/**
+ * A program that goes on in the sandbox when its caller has gone.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface StartOptions {
+  /** Program and arguments; no shell reads them. */
+  readonly command: readonly [string, ...Array<string>]
+  /**
+   * Written once to the program's standard input, with a newline after it. What follows differs: the input may end,
+   * or stay open for ever.
+   */
+  readonly stdinLine: Redacted.Redacted<string>
+  /** The file that standard output and error are appended to; made, with its directory, for its owner alone. */
+  readonly log: string
+  /** Added to the environment that programs in the sandbox have. */
+  readonly env?: Readonly<Record<string, string>> | undefined
+  /** Absent, the sandbox's own. */
+  readonly cwd?: string | undefined
+}
+
+/**
+ * A program that was started.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Started {
+  /**
+   * The exit code, once the program has ended and where the sandbox tells: 127 and 126 where it isn't there or can't
+   * be executed, 128 plus the signal's number where a signal ended it. Doesn't wait.
+   */
+  readonly exitCode: Effect.Effect<Option.Option<number>, SandboxError>
+}
+
+/**
+ * A command that ends by itself.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface RunOptions {
+  /** Program and arguments; no shell reads them. */
+  readonly command: readonly [string, ...Array<string>]
+  /** After this the command is killed, with all it started, and the error is `Transient`. */
+  readonly timeout: Duration.Input
+  /** Added to the environment that programs in the sandbox have. */
+  readonly env?: Readonly<Record<string, string>> | undefined
+  /** Absent, the sandbox's own. */
+  readonly cwd?: string | undefined
+}
+
+/**
+ * What came of a command.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface RunResult {
+  /** As `Started.exitCode`. */
+  readonly exitCode: number
+  /** The first MiB of its standard output, as UTF-8. */
+  readonly stdout: string
+}
+
+/**
+ * How a port of the sandbox is reached now.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Endpoint {
+  /** An `http:` or `https:` URL. */
+  readonly url: URL
+  /** What requests must carry to get through to the port, such as a preview token. */
+  readonly headers: Readonly<Record<string, Redacted.Redacted<string>>>
+}
+
+/**
+ * A live sandbox.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class Sandbox extends Context.Service<Sandbox, {
+  /** Tells sandboxes of a kind apart. */
+  readonly id: string
+  /** Such as `local` or `docker`. */
+  readonly kind: string
+  /** The address that a server in the sandbox listens on to be reached at its endpoint. */
+  readonly hostname: string
+  /** The ports that can be reached from outside. A launcher picks one of them where it isn't `any`. */
+  readonly ports: "any" | readonly [number, ...Array<number>]
+  /** Starts a program that outlives the caller; returns when it has started and its line is written. */
+  readonly start: (options: StartOptions) => Effect.Effect<Started, SandboxError>
+  /** Runs a command to its end. */
+  readonly run: (options: RunOptions) => Effect.Effect<RunResult, SandboxError>
+  /** Reads a file; `None` where there is none. */
+  readonly readFile: (path: string) => Effect.Effect<Option.Option<Uint8Array>, SandboxError>
+  /** Writes a file, making its directory and replacing what is there. `mode` is set exactly; absent, 0o644. */
+  readonly writeFile: (path: string, content: Uint8Array, mode?: number) => Effect.Effect<void, SandboxError>
+  /** How a port is reached; asked anew for every connection, since ports and tokens change. */
+  readonly endpoint: (port: number) => Effect.Effect<Endpoint, SandboxError>
+  /** Starts or resumes the sandbox. `restarted` says that everything that ran in it is gone. */
+  readonly wake: Effect.Effect<"already-running" | "restarted", SandboxError>
+}>()("@gangway/sandbox/Sandbox") {}
+
+const problem = { problem: Schema.String, cause: Schema.optional(Schema.Defect()) }
+
+/**
+ * The sandbox, or the file or directory that was asked for, isn't there.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", problem) {
+  override get message() {
+    return this.problem
+  }
+}
+
+/**
+ * The sandbox is stopped: `wake` starts it.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class NotRunning extends Schema.TaggedError<NotRunning>()("NotRunning", problem) {
+  override get message() {
+    return this.problem
+  }
+}
+
+/**
+ * It didn't work this time: the same may work later.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class Transient extends Schema.TaggedError<Transient>()("Transient", problem) {
+  override get message() {
+    return this.problem
+  }
+}
+
+/**
+ * Credentials or permissions don't allow it.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class Denied extends Schema.TaggedError<Denied>()("Denied", problem) {
+  override get message() {
+    return this.problem
+  }
+}
+
+/**
+ * This sandbox can't do that.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class Unsupported extends Schema.TaggedError<Unsupported>()("Unsupported", problem) {
+  override get message() {
+    return this.problem
+  }
+}
+
+/**
+ * What an operation of a sandbox fails with; the reason says what to do.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class SandboxError extends Schema.TaggedError<SandboxError>()("SandboxError", {
+  kind: Schema.String,
+  operation: Schema.Literals(["start", "run", "readFile", "writeFile", "endpoint", "wake"]),
+  reason: Schema.Union([NotFound, NotRunning, Transient, Denied, Unsupported])
+}) {
+  override get message() {
+    return `${this.kind} sandbox, ${this.operation}: ${this.reason.problem}`
+  }
+}

@@ -1,0 +1,9 @@
+/**
+ * @since 0.1.0
+ */
+export * as LocalSandbox from "./LocalSandbox.ts"
+
+/**
+ * @since 0.1.0
+ */
+export * as Sandbox from "./Sandbox.ts"

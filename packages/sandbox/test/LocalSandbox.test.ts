@@ -1,0 +1,8 @@
+import { LocalSandbox } from "@gangway/sandbox"
+import { sandboxConformance } from "../../../test/conformance/sandbox.ts"
+
+sandboxConformance({
+  name: "LocalSandbox",
+  module: "@gangway/sandbox/LocalSandbox",
+  layer: LocalSandbox.layer
+})
