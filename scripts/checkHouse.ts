@@ -5,14 +5,11 @@
  */
 import { readFileSync } from "node:fs"
 import { join, resolve } from "node:path"
-import { type ModifierLike, type Node, SyntaxKind } from "typescript/unstable/ast"
+import { type ModifierLike, type Node, type StringLiteral, SyntaxKind } from "typescript/unstable/ast"
 import { lineAt, type Problem, readSources, report, type Source } from "./project.ts"
 
 const maxLines = 800
 const manyLines = 400
-
-/** The modules of packages that may catch what a platform's function throws; each says in its header why it exists. */
-const platformModules: ReadonlyArray<string> = []
 
 const traces: ReadonlyArray<readonly [pattern: RegExp, message: string]> = [
   [/(?<![\w.@-])\/(?:work|root|home\/[a-z]\w*|Users\/\w+|tmp\/\w[\w.-]*)\//, "a path of one machine"],
@@ -54,6 +51,8 @@ const checkDocs = ({ path, text, tree }: Source) => {
 }
 
 const checkTry = ({ path, text, tree }: Source) => {
+  // The modules that the linter lets touch the platform may catch what it throws.
+  if (tree.imports.some((node) => /^(node|bun):/.test((node as StringLiteral).text))) return
   const visit = (node: Node): void => {
     if (node.kind === SyntaxKind.TryStatement) {
       problems.push({ path, line: lineAt(text, node.getStart(tree)), message: "use Effect.try in place of try" })
@@ -69,7 +68,7 @@ for (const source of await readSources(root)) {
   checkLength(source)
   if (!source.path.endsWith("/index.ts")) checkHeader(source)
   if (place === "apps") continue
-  if (!platformModules.includes(source.path)) checkTry(source)
+  checkTry(source)
   if (!source.path.includes("/src/internal/")) checkDocs(source)
 }
 
