@@ -1,0 +1,319 @@
+/**
+ * The state directory: where everything is, who owns it, and how its small files are written.
+ *
+ * ```
+ * owner.json                          the bridge it belongs to
+ * listening.json, process.json        the bridge that listens, and the identity of its process
+ * destroyed.json                      ids of destroyed sessions
+ * sessions/<session>/session.json     a session; without it there's none
+ *                    lock-<n>         who writes in the session's directory: the highest counts
+ *                    request.json     who asks the holder for the session
+ *                    reserve          space that is freed when the disk is full
+ *                    turns/<turn>.ndjson
+ * ```
+ *
+ * Directories have mode 0700 and files 0600, whatever the umask. It must be on a file system with hard links.
+ *
+ * @since 0.1.0
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Clock from "effect/Clock"
+import * as Data from "effect/Data"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as FileSystem from "effect/FileSystem"
+import * as Option from "effect/Option"
+import type { PlatformError } from "effect/PlatformError"
+import * as Random from "effect/Random"
+import * as Schema from "effect/Schema"
+import { problemOf, unavailable } from "./internal/unavailable.ts"
+
+/**
+ * A state directory that belongs to this bridge.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface StateDirectory {
+  /** Its real path. */
+  readonly path: string
+  readonly listeningFile: string
+  /** The identity of the process that wrote the listening file. */
+  readonly processFile: string
+  readonly destroyedFile: string
+  /** The ids of the sessions on disk; none where they can't be listed. */
+  readonly sessions: Effect.Effect<ReadonlyArray<Bridge.SessionId>>
+  readonly hasSession: (session: Bridge.SessionId) => Effect.Effect<boolean>
+  readonly sessionDirectory: (session: Bridge.SessionId) => string
+  readonly sessionFile: (session: Bridge.SessionId) => string
+  readonly reserveFile: (session: Bridge.SessionId) => string
+  readonly turnFile: (session: Bridge.SessionId, turn: Bridge.TurnId) => string
+  /** The paths of all turns' files. */
+  readonly turnFiles: (session: Bridge.SessionId) => Effect.Effect<ReadonlyArray<string>, Bridge.LogUnavailable>
+  /** See {@link writeAtomic}. */
+  readonly writeAtomic: (
+    path: string,
+    text: string,
+    options: { readonly sync: boolean }
+  ) => Effect.Effect<void, Bridge.LogUnavailable>
+}
+
+/**
+ * What `owner.json` holds.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const Owner = Schema.Struct({ bridge: Bridge.BridgeId })
+
+/**
+ * The state directory belongs to a bridge of another id.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class OwnerMismatch extends Data.TaggedError("OwnerMismatch")<{
+  readonly path: string
+  readonly bridge: Bridge.BridgeId
+  readonly owner: Bridge.BridgeId
+}> {
+  /** What the bridge program exits with. */
+  readonly exitCode = Bridge.ExitCode.launchLine
+  override get message() {
+    return `stateDirectory: ${this.path} belongs to bridge '${this.owner}', not to '${this.bridge}': use another one.`
+  }
+}
+
+/**
+ * The state directory can't be used.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class NotWritable extends Data.TaggedError("NotWritable")<{
+  readonly path: string
+  readonly problem: string
+}> {
+  /** What the bridge program exits with. */
+  readonly exitCode = Bridge.ExitCode.notWritable
+  override get message() {
+    return `stateDirectory: ${this.path} can't be used: ${this.problem}.`
+  }
+}
+
+/**
+ * Makes the directory if there's none, and makes it this bridge's; for before the bridge listens. A bridge of the
+ * same id may be using it.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const open = Effect.fnUntraced(function*(options: {
+  readonly path: string
+  readonly bridge: Bridge.BridgeId
+}): Effect.fn.Return<StateDirectory, OwnerMismatch | NotWritable, FileSystem.FileSystem> {
+  const fs = yield* FileSystem.FileSystem
+  const unusable = (problem: string) => new NotWritable({ path: options.path, problem })
+
+  const path = yield* Effect.gen(function*() {
+    const before = yield* Effect.option(fs.readDirectory(options.path))
+    yield* fs.makeDirectory(options.path, { recursive: true, mode: directoryMode })
+    // A directory with something in it may be somebody else's too; what's private is one level below.
+    if (Option.isNone(before) || before.value.length === 0) yield* Effect.ignore(fs.chmod(options.path, directoryMode))
+    yield* fs.access(options.path, { writable: true })
+    return yield* fs.realPath(options.path)
+  }).pipe(Effect.mapError((error) => unusable(problemOf(error))))
+
+  const ownerFile = `${path}/owner.json`
+  const sessionsDirectory = `${path}/sessions`
+  // Whoever could place a link here would choose where the bridge writes.
+  for (const name of ["owner.json", "listening.json", "process.json", "destroyed.json", "sessions"]) {
+    if (yield* isLink(`${path}/${name}`)) return yield* unusable(`${name} is a symbolic link`)
+  }
+
+  const created = yield* createExclusive(ownerFile, `${JSON.stringify({ bridge: options.bridge })}\n`, { sync: true })
+    .pipe(Effect.mapError(({ problem }) => unusable(problem)))
+  if (!created) {
+    const { bridge } = yield* fs.readFileString(ownerFile).pipe(
+      Effect.mapError((error) => unusable(problemOf(error))),
+      Effect.flatMap((text) =>
+        Effect.mapError(
+          Schema.decodeEffect(Schema.fromJsonString(Owner))(text),
+          () => unusable("owner.json is damaged, and says who may use this directory")
+        )
+      )
+    )
+    if (bridge !== options.bridge) {
+      return yield* new OwnerMismatch({ path: options.path, bridge: options.bridge, owner: bridge })
+    }
+  }
+  yield* Effect.mapError(makePrivateDirectory(sessionsDirectory), ({ problem }) => unusable(problem))
+  yield* removeStale(path)
+
+  const sessionDirectory = (session: Bridge.SessionId) => `${sessionsDirectory}/${session}`
+  const sessionFile = (session: Bridge.SessionId) => `${sessionDirectory(session)}/session.json`
+  const hasSession = (session: Bridge.SessionId) => Effect.orElseSucceed(fs.exists(sessionFile(session)), () => false)
+
+  return {
+    path,
+    listeningFile: Bridge.listeningFile(path),
+    processFile: `${path}/process.json`,
+    destroyedFile: `${path}/destroyed.json`,
+    sessions: fs.readDirectory(sessionsDirectory).pipe(
+      Effect.orElseSucceed((): Array<string> => []),
+      Effect.map((names) => names.filter(Schema.is(Bridge.SessionId)).sort()),
+      Effect.flatMap(Effect.filter(hasSession, { concurrency: 16 }))
+    ),
+    hasSession,
+    sessionDirectory,
+    sessionFile,
+    reserveFile: (session) => `${sessionDirectory(session)}/reserve`,
+    turnFile: (session, turn) => `${turnsDirectory(sessionDirectory(session))}/${turn}${turnSuffix}`,
+    turnFiles: (session) => {
+      const directory = turnsDirectory(sessionDirectory(session))
+      return fs.readDirectory(directory).pipe(
+        Effect.map((names) => names.filter((name) => name.endsWith(turnSuffix)).map((name) => `${directory}/${name}`)),
+        Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeed([])),
+        Effect.mapError(unavailable)
+      )
+    },
+    writeAtomic: (path, text, options) =>
+      Effect.provideService(writeAtomic(path, text, options), FileSystem.FileSystem, fs)
+  }
+})
+
+/**
+ * Makes a session's directory, for whoever takes its lock.
+ *
+ * @category combinators
+ * @since 0.1.0
+ */
+export const makeSessionDirectory = Effect.fnUntraced(function*(
+  directory: string
+): Effect.fn.Return<void, Bridge.LogUnavailable, FileSystem.FileSystem> {
+  yield* makePrivateDirectory(directory)
+  yield* makePrivateDirectory(turnsDirectory(directory))
+})
+
+/**
+ * Replaces a file as a whole: a reader, and whoever comes after a crash, sees the old text or the new one. With
+ * `sync`, the new one is on the disk when this returns.
+ *
+ * @category combinators
+ * @since 0.1.0
+ */
+export const writeAtomic = Effect.fnUntraced(
+  function*(path: string, text: string, options: {
+    readonly sync: boolean
+  }): Effect.fn.Return<void, PlatformError, FileSystem.FileSystem> {
+    const fs = yield* FileSystem.FileSystem
+    yield* withTemporary(path, text, options, (temporary) => fs.rename(temporary, path))
+    if (options.sync) yield* syncDirectory(parentOf(path))
+  },
+  Effect.mapError(unavailable)
+)
+
+/**
+ * Creates a file that appears with its whole text, or not at all; `false` where it's there already.
+ *
+ * @category combinators
+ * @since 0.1.0
+ */
+export const createExclusive = Effect.fnUntraced(
+  function*(path: string, text: string, options: {
+    readonly sync: boolean
+  }): Effect.fn.Return<boolean, PlatformError, FileSystem.FileSystem> {
+    const fs = yield* FileSystem.FileSystem
+    const created = yield* withTemporary(path, text, options, (temporary) =>
+      // Unlike a rename, a link never takes another's place.
+      fs.link(temporary, path).pipe(
+        Effect.as(true),
+        Effect.catchIf((error) => error.reason._tag === "AlreadyExists", () => Effect.succeed(false)),
+        Effect.tap(() => Effect.ignore(fs.remove(temporary)))
+      ))
+    if (options.sync) yield* syncDirectory(parentOf(path))
+    return created
+  },
+  Effect.mapError(unavailable)
+)
+
+/**
+ * Removes temporary files of bridges that died while they wrote.
+ *
+ * @category combinators
+ * @since 0.1.0
+ */
+export const removeStale = Effect.fnUntraced(
+  function*(directory: string): Effect.fn.Return<void, PlatformError, FileSystem.FileSystem> {
+    const fs = yield* FileSystem.FileSystem
+    const now = yield* Clock.currentTimeMillis
+    for (const name of yield* fs.readDirectory(directory)) {
+      if (!name.endsWith(temporarySuffix)) continue
+      const { mtime } = yield* fs.stat(`${directory}/${name}`)
+      if (Option.isSome(mtime) && now - mtime.value.getTime() > staleAfter) yield* fs.remove(`${directory}/${name}`)
+    }
+  },
+  (removal) => Effect.ignore(removal)
+)
+
+// -----------------------------------------------------------------------------
+// Internal
+// -----------------------------------------------------------------------------
+
+const directoryMode = 0o700
+const fileMode = 0o600
+const turnSuffix = ".ndjson"
+const temporarySuffix = ".tmp"
+
+// Another bridge may be writing right now, and be stopped for a while.
+const staleAfter = Duration.toMillis(Duration.hours(1))
+
+const turnsDirectory = (sessionDirectory: string): string => `${sessionDirectory}/turns`
+
+const parentOf = (path: string): string => path.slice(0, path.lastIndexOf("/"))
+
+const isLink = (path: string): Effect.Effect<boolean, never, FileSystem.FileSystem> =>
+  Effect.flatMap(FileSystem.FileSystem, (fs) => Effect.isSuccess(fs.readLink(path)))
+
+const makePrivateDirectory = Effect.fnUntraced(function*(
+  path: string
+): Effect.fn.Return<void, Bridge.LogUnavailable, FileSystem.FileSystem> {
+  const fs = yield* FileSystem.FileSystem
+  const created = yield* fs.makeDirectory(path, { mode: directoryMode }).pipe(
+    Effect.as(true),
+    Effect.catchIf((error) => error.reason._tag === "AlreadyExists", () => Effect.succeed(false)),
+    Effect.mapError(unavailable)
+  )
+  if (created) return yield* Effect.mapError(fs.chmod(path, directoryMode), unavailable)
+  const { type } = yield* Effect.mapError(fs.stat(path), unavailable)
+  if (type !== "Directory" || (yield* isLink(path))) {
+    const name = path.slice(path.lastIndexOf("/") + 1)
+    return yield* new Bridge.LogUnavailable({ problem: `${name} is not a directory of this state directory` })
+  }
+})
+
+const syncDirectory = (path: string): Effect.Effect<void, never, FileSystem.FileSystem> =>
+  Effect.flatMap(FileSystem.FileSystem, (fs) => Effect.scoped(Effect.flatMap(fs.open(path), (file) => file.sync))).pipe(
+    // Some file systems can't sync a directory; the file itself is synced.
+    Effect.ignore
+  )
+
+const withTemporary = <A>(
+  path: string,
+  text: string,
+  options: { readonly sync: boolean },
+  use: (temporary: string) => Effect.Effect<A, PlatformError>
+): Effect.Effect<A, PlatformError, FileSystem.FileSystem> =>
+  Effect.gen(function*() {
+    const fs = yield* FileSystem.FileSystem
+    const temporary = `${path}.${(yield* Random.nextIntBetween(0, 2 ** 48)).toString(36)}${temporarySuffix}`
+    return yield* Effect.gen(function*() {
+      yield* Effect.scoped(Effect.gen(function*() {
+        const file = yield* fs.open(temporary, { flag: "wx", mode: fileMode })
+        yield* fs.chmod(temporary, fileMode)
+        yield* file.writeAll(new TextEncoder().encode(text))
+        if (options.sync) yield* file.sync
+      }))
+      return yield* use(temporary)
+    }).pipe(Effect.onError(() => Effect.ignore(fs.remove(temporary))))
+  }).pipe(Effect.uninterruptible)
