@@ -1,0 +1,655 @@
+/**
+ * A session: what its hosts command, one command at a time, and what runs of it.
+ *
+ * @since 0.1.0
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as FileSystem from "effect/FileSystem"
+import type * as Path from "effect/Path"
+import * as Stream from "effect/Stream"
+import type * as Rpc from "effect/unstable/rpc/Rpc"
+import type { AgentSession, Reconciled } from "./Driver.ts"
+import * as Answers from "./internal/answers.ts"
+import type { BridgeContext } from "./internal/bridgeContext.ts"
+import { digestJson } from "./internal/digest.ts"
+import type { Holding, OpenLog } from "./internal/holding.ts"
+import * as SessionCore from "./internal/sessionCore.ts"
+import * as SessionFile from "./internal/sessionFile.ts"
+import { optionDigests, sessionDirectory } from "./internal/sessionOptions.ts"
+import { scan } from "./internal/turnScan.ts"
+import * as TurnLog from "./TurnLog.ts"
+import * as TurnUsage from "./TurnUsage.ts"
+
+type Command<R extends Rpc.Any> = (payload: Rpc.Payload<R>) => Effect.Effect<Rpc.Success<R>, Rpc.Error<R>>
+
+/**
+ * A session of this bridge's state directory, whether this bridge holds it or not.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Session {
+  readonly startSession: Command<typeof Bridge.StartSession>
+  readonly startTurn: Command<typeof Bridge.StartTurn>
+  readonly readTurn: (
+    payload: Rpc.Payload<typeof Bridge.ReadTurn>
+  ) => Stream.Stream<TurnLog.ReadEvent, Rpc.ErrorExit<typeof Bridge.ReadTurn>>
+  readonly abortTurn: Command<typeof Bridge.AbortTurn>
+  readonly submitToolResult: Command<typeof Bridge.SubmitToolResult>
+  readonly approve: Command<typeof Bridge.Approve>
+  readonly compact: Command<typeof Bridge.Compact>
+  readonly readState: Command<typeof Bridge.ReadState>
+  readonly stopSession: Command<typeof Bridge.StopSession>
+  readonly destroySession: Command<typeof Bridge.DestroySession>
+  /** Absent where there's no such session on disk. */
+  readonly summary: Effect.Effect<Bridge.SessionSummary | undefined>
+  /** Takes the session if its bridge died while its agent was active: its turn ends, its processes are ended. */
+  readonly adopt: Effect.Effect<void>
+  /** Frees the session if no turn runs: a newer bridge serves the state directory. */
+  readonly yieldToNewer: Effect.Effect<void>
+  /** Ends all that runs, because the bridge exits. */
+  readonly shutdown: Effect.Effect<void>
+  /** Ends the session's queue after the commands that wait in it: the session is gone. */
+  readonly retire: Effect.Effect<void>
+}
+
+const stateOf = (end: Bridge.End | undefined): Bridge.TurnState => end === undefined ? "running" : end.type
+
+const stateBytes = (state: unknown): number => new TextEncoder().encode(JSON.stringify(state)).length
+
+const accepted = { accepted: true as const }
+
+const comparedOptions = ["directory", "instructions", "tools", "permissions", "mcpServers"] as const
+
+// What this version can't read is out of reach for all commands but those that have an error for it.
+const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E | Bridge.UnsupportedFormat, R>) =>
+  Effect.mapError(effect, (error): Exclude<E, Bridge.UnsupportedFormat> | Bridge.LogUnavailable =>
+    error instanceof Bridge.UnsupportedFormat
+      ? new Bridge.LogUnavailable({ problem: error.message })
+      : error as Exclude<E, Bridge.UnsupportedFormat>)
+
+/**
+ * Makes a session of the state directory; nothing is read or locked yet.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = Effect.fnUntraced(function*(
+  context: BridgeContext,
+  id: Bridge.SessionId
+): Effect.fn.Return<Session, never, FileSystem.FileSystem | Path.Path> {
+  const fs = yield* FileSystem.FileSystem
+  const services = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
+  const core = yield* SessionCore.make(context, id)
+  const { driver } = context
+  const { queue } = core
+
+  const requireFile = Effect.filterOrFail(
+    orUnavailable(core.file),
+    (file) => file !== undefined,
+    () => new Bridge.SessionNotFound({ session: id })
+  )
+
+  const heldOrBusy = Effect.flatMap(
+    orUnavailable(core.holdIfFree),
+    (outcome) => outcome._tag === "Mine" ? Effect.succeed(outcome.holding) : Effect.fail(outcome.busy)
+  )
+
+  const unsupported = (capability: string) => new Bridge.Unsupported({ driver: driver.name, capability })
+
+  // ---------------------------------------------------------------------------
+  // StartSession
+  // ---------------------------------------------------------------------------
+
+  const startSession: Session["startSession"] = ({ session: _, ...asked }) =>
+    queue.run(
+      { name: "other" },
+      Effect.gen(function*() {
+        if (yield* context.destroyed.has(id)) return yield* new Bridge.SessionDestroyed({ session: id })
+        const directory = yield* sessionDirectory(context, asked.directory)
+        const options = { ...asked, directory }
+        const digests = yield* optionDigests(options)
+        const holding = yield* core.need("bridge-replaced")
+        const file = holding.file()
+        if (file === undefined) {
+          yield* holding.save({
+            format: SessionFile.format,
+            session: id,
+            directory,
+            digests,
+            driver: { name: driver.name, version: driver.version },
+            marker: holding.marker,
+            active: false,
+            earlier: [],
+            rules: []
+          }, { sync: true })
+        } else {
+          for (const field of comparedOptions) {
+            if (file.digests[field] !== digests[field]) {
+              return yield* new Bridge.SessionConflict({ session: id, field })
+            }
+          }
+          if (file.driver.name !== driver.name) {
+            return yield* new Bridge.ContextLost({
+              session: id,
+              problem: `it was held with the agent '${file.driver.name}', this bridge drives '${driver.name}'`
+            })
+          }
+        }
+        yield* core.setOptions(options)
+        yield* core.openAgent(holding, asked.state)
+        return { resumed: file !== undefined }
+      }).pipe(Effect.provide(services))
+    )
+
+  // ---------------------------------------------------------------------------
+  // StartTurn
+  // ---------------------------------------------------------------------------
+
+  const startTurn: Session["startTurn"] = Effect.fnUntraced(function*(payload) {
+    while (true) {
+      const started = yield* queue.run({ name: "start", turn: payload.turn }, startTurnNow(payload))
+      if (started !== undefined) return started
+      // A compaction runs: the queue stays free for what stops it.
+      const compaction = core.compaction()
+      if (compaction !== undefined) yield* Effect.exit(Deferred.await(compaction.outcome))
+    }
+  })
+
+  const startTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.StartTurn>) {
+    const file = yield* requireFile
+    const earlier = file.earlier.find(({ turn }) => turn === payload.turn)
+    if (earlier !== undefined) {
+      return yield* new Bridge.TurnSuperseded({ turn: payload.turn, latest: file.latest!.turn, end: earlier.end })
+    }
+    if (core.options() === undefined) return yield* new Bridge.SessionNotStarted({ session: id })
+    if (payload.responseFormat !== undefined && !driver.capabilities.structuredOutput) {
+      return yield* unsupported("structuredOutput")
+    }
+    if (payload.effort !== undefined && !driver.capabilities.effort) return yield* unsupported("effort")
+    const holding = yield* heldOrBusy
+    if (file.latest?.turn === payload.turn) return yield* repeatTurn(payload, holding)
+    return yield* newTurn(payload, holding, file)
+  })
+
+  const turnOptions = (payload: Rpc.Payload<typeof Bridge.StartTurn>) => ({
+    turn: payload.turn,
+    redaction: core.redaction().fork(),
+    prompt: payload.prompt ?? [],
+    model: payload.model ?? core.options()?.model,
+    effort: payload.effort ?? core.options()?.effort,
+    responseFormat: payload.responseFormat,
+    raw: payload.raw === true,
+    timeout: payload.timeout
+  })
+
+  const answersOf = (opened: OpenLog) =>
+    Answers.make({
+      append: opened.log.appendSynced,
+      redact: (answer) => core.redaction().value(answer)
+    })
+
+  const newTurn = Effect.fnUntraced(function*(
+    payload: Rpc.Payload<typeof Bridge.StartTurn>,
+    holding: Holding,
+    file: SessionFile.SessionFile
+  ) {
+    const refused = (field: "prompt" | "attempt") =>
+      new Bridge.TurnConflict({ turn: payload.turn, field, attempt: 0, state: "aborted" })
+    if (payload.attempt !== undefined && payload.attempt !== 1) return yield* refused("attempt")
+    if (payload.prompt === undefined) return yield* refused("prompt")
+    if (file.earlier.length + 1 >= SessionFile.maxTurns) {
+      return yield* new Bridge.SessionFull({ session: id, turns: SessionFile.maxTurns })
+    }
+    if (core.compaction() !== undefined) return undefined
+    yield* core.endRunning({ reason: "replaced" })
+    const agent = yield* core.openAgent(holding)
+    const { latest, ...before } = holding.file()!
+    const ended = latest === undefined ? undefined : latest.end ?? (yield* holding.log()!.log.status).end
+    if (latest !== undefined && ended === undefined) {
+      return yield* new Bridge.LogUnavailable({ problem: `the end of turn ${latest.turn} can't be written` })
+    }
+    const prompt = yield* digestJson(payload.prompt)
+    const responseFormat = yield* digestFormat(payload.responseFormat)
+    const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
+    const opened = yield* holding.beginTurn(
+      { format: 1, turn: payload.turn, prompt, responseFormat, startedAt },
+      {
+        ...before,
+        active: true,
+        earlier: latest === undefined ? before.earlier : [...before.earlier, { turn: latest.turn, end: ended! }],
+        latest: { turn: payload.turn, attempt: 1 }
+      }
+    )
+    yield* core.run(holding, {
+      ...turnOptions(payload),
+      attempt: 1,
+      agent,
+      log: opened.log,
+      answers: answersOf(opened),
+      usage: TurnUsage.make(),
+      continued: undefined
+    })
+    return { attempt: 1, from: 1, status: "started" as const }
+  })
+
+  const repeatTurn = Effect.fnUntraced(function*(
+    payload: Rpc.Payload<typeof Bridge.StartTurn>,
+    holding: Holding
+  ) {
+    const opened = holding.log()!
+    const { attempt, end, from } = yield* opened.log.status
+    const conflict = (field: "prompt" | "format" | "attempt") =>
+      new Bridge.TurnConflict({ turn: payload.turn, field, attempt, state: stateOf(end) })
+    const { header } = opened.log
+    if (payload.prompt !== undefined) {
+      if ((yield* digestJson(payload.prompt)) !== header.prompt) return yield* conflict("prompt")
+      if ((yield* digestFormat(payload.responseFormat)) !== header.responseFormat) return yield* conflict("format")
+    }
+    if (payload.attempt !== undefined && payload.attempt !== attempt && payload.attempt !== attempt + 1) {
+      return yield* conflict("attempt")
+    }
+    const continues = payload.attempt === attempt + 1 || (payload.attempt === undefined && end?.type === "aborted")
+    if (!continues) return { attempt, from, status: end === undefined ? "running" as const : "ended" as const }
+    if (end?.type !== "aborted") return yield* conflict("attempt")
+    if (core.compaction() !== undefined) return undefined
+    return yield* continueTurn(payload, holding, opened, attempt + 1, conflict)
+  })
+
+  const continueTurn = Effect.fnUntraced(function*(
+    payload: Rpc.Payload<typeof Bridge.StartTurn>,
+    holding: Holding,
+    opened: OpenLog,
+    attempt: number,
+    conflict: (field: "prompt") => Bridge.TurnConflict
+  ) {
+    const { log } = opened
+    // An agent of the attempt before would write the same conversation.
+    yield* holding.supervisor.endAll
+    const agent = yield* core.openAgent(holding)
+    if (agent.reconcile === undefined) return yield* unsupported("continuation")
+    const reconciled = yield* agent.reconcile({
+      turn: payload.turn,
+      attempt,
+      parts: Stream.mapError(
+        log.parts,
+        (error) => new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem: error.message })
+      )
+    })
+    if (!reconciled.prompted && payload.prompt === undefined) return yield* conflict("prompt")
+    const answers = answersOf(opened)
+    const usage = TurnUsage.make()
+    yield* Stream.runForEachArray(scan(log), (parts) =>
+      Effect.sync(() => {
+        for (const { part } of parts) {
+          usage.add(part)
+          answers.observe(attempt - 1, part)
+        }
+      })).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
+    yield* holding.save(
+      { ...holding.file()!, active: true, latest: { turn: payload.turn, attempt } },
+      { sync: true }
+    )
+    const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
+    yield* logRecovered(log, reconciled, usage)
+    yield* core.run(holding, {
+      ...turnOptions(payload),
+      attempt,
+      agent,
+      log,
+      answers,
+      usage,
+      continued: reconciled
+    })
+    return { attempt, from, status: "continued" as const }
+  })
+
+  const logRecovered = Effect.fnUntraced(function*(
+    log: TurnLog.TurnLog,
+    reconciled: Reconciled,
+    usage: TurnUsage.TurnUsage
+  ) {
+    const redaction = core.redaction().fork()
+    for (const part of reconciled.recovered) {
+      for (const redacted of redaction.apply({ ...part, recovered: true } as Bridge.KnownPart)) {
+        usage.add(redacted)
+        yield* log.append(redacted)
+      }
+    }
+    for (const held of redaction.flush()) yield* log.append(held)
+    if (reconciled.notice !== undefined) {
+      yield* log.append({ type: "notice", level: "info", message: core.redaction().text(reconciled.notice) })
+    }
+  })
+
+  // ---------------------------------------------------------------------------
+  // ReadTurn
+  // ---------------------------------------------------------------------------
+
+  const turnNotFound = (file: SessionFile.SessionFile, turn: Bridge.TurnId) =>
+    new Bridge.TurnNotFound({
+      session: id,
+      turn,
+      latest: file.latest?.turn,
+      end: file.earlier.find((earlier) => earlier.turn === turn)?.end
+    })
+
+  const readTurn: Session["readTurn"] = ({ attempt, from, turn }) =>
+    Stream.unwrap(Effect.gen(function*() {
+      const file = yield* core.file
+      if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
+      const outcome = yield* core.holdIfFree
+      if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, turn, from, attempt)
+      if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn)
+      return yield* readOthers(turn, from, attempt)
+    }))
+
+  const readHeld = Effect.fnUntraced(function*(
+    holding: Holding,
+    turn: Bridge.TurnId,
+    from: number,
+    attempt: number | undefined
+  ) {
+    const opened = holding.log()
+    if (opened === undefined || opened.log.turn !== turn) return yield* turnNotFound(holding.file()!, turn)
+    return opened.reading(opened.log.read({ from, attempt }))
+  })
+
+  // Another bridge has the session: its file is read as it grows, until it ends or the other one died.
+  const readOthers = (turn: Bridge.TurnId, from: number, attempt: number | undefined) =>
+    TurnLog.follow({
+      path: context.state.turnFile(id, turn),
+      turn,
+      from,
+      attempt,
+      takeOver: Effect.map(
+        Effect.option(core.holdIfFree),
+        (outcome) => outcome._tag === "Some" && outcome.value._tag === "Mine"
+      )
+    }).pipe(
+      Effect.provide(services),
+      Effect.map((following) =>
+        Stream.concat(
+          following.stream,
+          Stream.unwrap(Effect.gen(function*() {
+            const { attempt, ended, next } = yield* following.position
+            if (ended) return Stream.empty
+            const outcome = yield* core.holdIfFree
+            if (outcome._tag === "Busy") return yield* new Bridge.LogUnavailable({ problem: outcome.busy.message })
+            return yield* readHeld(outcome.holding, turn, next, attempt)
+          }))
+        )
+      )
+    )
+
+  // ---------------------------------------------------------------------------
+  // AbortTurn
+  // ---------------------------------------------------------------------------
+
+  const abortTurn: Session["abortTurn"] = (payload) =>
+    queue.run(
+      { name: "abort", turn: payload.turn },
+      Effect.gen(function*() {
+        yield* requireFile
+        const holding = yield* orUnavailable(core.need("host"))
+        const file = holding.file()
+        if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
+        if (file.latest?.turn !== payload.turn) {
+          const earlier = file.earlier.find(({ turn }) => turn === payload.turn)
+          if (earlier === undefined) return yield* turnNotFound(file, payload.turn)
+          return { end: earlier.end, ended: [], left: [] }
+        }
+        const { attempt, end } = yield* holding.log()!.log.status
+        if (payload.attempt !== undefined && payload.attempt !== attempt) {
+          return yield* new Bridge.TurnConflict({ turn: payload.turn, field: "attempt", attempt, state: stateOf(end) })
+        }
+        const running = core.running()
+        if (running === undefined) return { end: end ?? file.latest.end!, ended: [], left: [] }
+        yield* running.abort({ reason: "host", message: payload.reason })
+        return yield* Deferred.await(running.settled)
+      })
+    )
+
+  // ---------------------------------------------------------------------------
+  // Answers
+  // ---------------------------------------------------------------------------
+
+  // The table of the latest turn's questions and answers: the running turn's, or what its log says.
+  const findAnswers = Effect.fnUntraced(function*(turn: Bridge.TurnId) {
+    const file = yield* requireFile
+    const running = core.running()
+    if (running !== undefined && running.turn === turn) return { answers: running.answers, end: undefined }
+    if (file.latest?.turn !== turn) {
+      const earlier = file.earlier.find((earlier) => earlier.turn === turn)
+      if (earlier === undefined) return yield* turnNotFound(file, turn)
+      return yield* new Bridge.TurnEnded({ turn, end: earlier.end })
+    }
+    const holding = yield* heldOrBusy
+    const opened = holding.log()!
+    const { attempt, end } = yield* opened.log.status
+    const answers = answersOf(opened)
+    yield* Stream.runForEachArray(scan(opened.log), (parts) =>
+      Effect.sync(() => parts.forEach(({ part }) => answers.observe(attempt, part)))).pipe(
+        Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
+      )
+    return { answers, end: end ?? holding.file()!.latest!.end }
+  })
+
+  const give = Effect.fnUntraced(function*(
+    turn: Bridge.TurnId,
+    found: { readonly answers: Answers.Answers; readonly end: Bridge.End | undefined },
+    kind: Answers.AskedKind,
+    askedId: string,
+    answer: Answers.Answer
+  ) {
+    // After the end an answer is only told what became of it.
+    if (found.end !== undefined && found.answers.get(kind, askedId)?.logged === undefined) {
+      return yield* new Bridge.TurnEnded({ turn, end: found.end })
+    }
+    yield* found.answers.answer(kind, askedId, answer)
+    return accepted
+  })
+
+  const submitToolResult: Session["submitToolResult"] = ({ isFailure, result, toolCallId, turn }) =>
+    queue.run(
+      { name: "other" },
+      Effect.gen(function*() {
+        const found = yield* findAnswers(turn)
+        const call = found.answers.get("tool", toolCallId)
+        if (call !== undefined) {
+          return yield* give(turn, found, "tool", toolCallId, {
+            type: "tool-result",
+            id: toolCallId,
+            name: call.name,
+            result,
+            isFailure,
+            providerExecuted: false
+          })
+        }
+        if (found.answers.get("question", toolCallId) === undefined) {
+          return yield* new Bridge.ToolCallNotFound({ turn, toolCallId })
+        }
+        return yield* give(turn, found, "question", toolCallId, {
+          type: "question-answer",
+          questionId: toolCallId,
+          answer: result,
+          isFailure,
+          by: "host"
+        })
+      })
+    )
+
+  const approve: Session["approve"] = ({ approvalId, decision, reason, turn }) =>
+    queue.run(
+      { name: "other" },
+      Effect.gen(function*() {
+        const found = yield* findAnswers(turn)
+        if (found.answers.get("approval", approvalId) === undefined) {
+          return yield* new Bridge.ApprovalNotFound({ turn, approvalId })
+        }
+        return yield* give(turn, found, "approval", approvalId, {
+          type: "tool-approval-response",
+          approvalId,
+          decision,
+          reason,
+          by: "host"
+        })
+      })
+    )
+
+  // ---------------------------------------------------------------------------
+  // Compact and ReadState
+  // ---------------------------------------------------------------------------
+
+  const compact: Session["compact"] = ({ instructions }) =>
+    Effect.flatMap(
+      queue.run(
+        { name: "other" },
+        Effect.gen(function*() {
+          yield* requireFile
+          if (core.options() === undefined) return yield* new Bridge.SessionNotStarted({ session: id })
+          const running = core.running()
+          if (running !== undefined) return yield* new Bridge.TurnRunning({ turn: running.turn })
+          const joined = core.compaction()
+          if (joined !== undefined) return joined
+          const holding = yield* heldOrBusy
+          const agent = yield* core.openAgent(holding)
+          if (agent.compact === undefined) return yield* unsupported("compaction")
+          yield* holding.save({ ...holding.file()!, active: true }, { sync: true })
+          return yield* core.startCompaction(agent.compact(instructions))
+        })
+      ),
+      ({ outcome }) => Deferred.await(outcome)
+    )
+
+  const stateOfAgent = Effect.fnUntraced(function*(agent: AgentSession) {
+    if (agent.readState === undefined) return yield* unsupported("state")
+    const state = yield* agent.readState
+    const bytes = stateBytes(state)
+    if (bytes > Bridge.maxStateBytes) return yield* new Bridge.StateTooLarge({ bytes, limit: Bridge.maxStateBytes })
+    return state
+  })
+
+  const readState: Session["readState"] = () =>
+    Effect.gen(function*() {
+      yield* requireFile
+      return yield* queue.run(
+        { name: "other" },
+        Effect.gen(function*() {
+          const holding = yield* heldOrBusy
+          return yield* stateOfAgent(yield* core.openAgent(holding))
+        })
+      )
+    }).pipe(Effect.catchTag("LogUnavailable", (error) =>
+      Effect.fail(new Bridge.ContextLost({ session: id, problem: error.message }))))
+
+  // ---------------------------------------------------------------------------
+  // StopSession and DestroySession
+  // ---------------------------------------------------------------------------
+
+  // Ends all that runs; the session stays held.
+  const stop = Effect.fnUntraced(function*(holding: Holding, reason: "stopped" | "destroyed") {
+    const turn = yield* core.endRunning({ reason })
+    yield* core.stopCompaction
+    const rest = yield* holding.supervisor.endAll
+    return { ended: [...turn.ended, ...rest.ended], left: [...turn.left, ...rest.left] }
+  })
+
+  const stopSession: Session["stopSession"] = () =>
+    queue.run(
+      { name: "other" },
+      Effect.gen(function*() {
+        if ((yield* orUnavailable(core.file)) === undefined) return { ended: [], left: [] }
+        const holding = yield* orUnavailable(core.need("stopped"))
+        const processes = yield* stop(holding, "stopped")
+        const state = driver.capabilities.state
+          ? yield* Effect.result(Effect.flatMap(core.openAgent(holding), stateOfAgent))
+          : undefined
+        yield* holding.save({ ...holding.file()!, active: false, rules: [] }, { sync: false })
+        yield* core.free
+        if (state?._tag === "Success") return { state: state.success, ...processes }
+        if (state?.failure._tag === "StateTooLarge") return { stateTooLarge: true as const, ...processes }
+        return processes
+      })
+    )
+
+  const destroySession: Session["destroySession"] = () =>
+    queue.run(
+      { name: "other" },
+      Effect.gen(function*() {
+        if ((yield* orUnavailable(core.file)) === undefined) return { ended: [], left: [] }
+        const holding = yield* orUnavailable(core.need("destroyed"))
+        const processes = yield* stop(holding, "destroyed")
+        yield* core.closeAgent
+        const { conversation, directory } = holding.file()!
+        if (driver.forget !== undefined && conversation !== undefined) yield* driver.forget({ conversation, directory })
+        yield* context.destroyed.add(id)
+        yield* Effect.mapError(
+          fs.remove(context.state.sessionDirectory(id), { recursive: true, force: true }),
+          (error) => new Bridge.LogUnavailable({ problem: error.message })
+        )
+        yield* core.free
+        return processes
+      })
+    )
+
+  // ---------------------------------------------------------------------------
+  // The bridge's own doings
+  // ---------------------------------------------------------------------------
+
+  const summary = Effect.map(
+    Effect.option(core.file),
+    (found): Bridge.SessionSummary | undefined => {
+      if (found._tag === "None" || found.value === undefined) return undefined
+      const { directory, latest } = found.value
+      return {
+        session: id,
+        dormant: core.options() === undefined,
+        directory,
+        ...(latest === undefined
+          ? {}
+          : { latest: { turn: latest.turn, attempt: latest.attempt, state: stateOf(latest.end) } })
+      }
+    }
+  )
+
+  const adopt = Effect.gen(function*() {
+    const file = yield* core.file
+    if (file === undefined || (!file.active && (file.latest === undefined || file.latest.end !== undefined))) return
+    yield* core.holdIfFree
+    // Who asks for the session later is told what's wrong.
+  }).pipe(Effect.ignore)
+
+  const yieldToNewer = queue.run(
+    { name: "other" },
+    Effect.suspend(() =>
+      core.running() !== undefined || core.compaction() !== undefined ? Effect.void : core.free
+    )
+  )
+
+  return {
+    startSession,
+    startTurn,
+    readTurn,
+    abortTurn,
+    submitToolResult,
+    approve,
+    compact,
+    readState,
+    stopSession,
+    destroySession,
+    summary,
+    adopt,
+    yieldToNewer,
+    shutdown: core.endRunning({ reason: "shutdown" }).pipe(
+      Effect.andThen(core.stopCompaction),
+      Effect.andThen(core.free)
+    ),
+    retire: core.retire
+  }
+})
+
+const digestFormat = (format: Bridge.ResponseFormat | undefined): Effect.Effect<string | undefined> =>
+  format === undefined ? Effect.undefined : digestJson(format)

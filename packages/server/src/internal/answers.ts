@@ -1,0 +1,145 @@
+/**
+ * What a turn's agent asked of its hosts, and what they answered: host tool calls, approval requests, questions. The
+ * first answer wins, and it's in the log before the agent hears it.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Semaphore from "effect/Semaphore"
+import { canonicalJson } from "./digest.ts"
+
+export type Answer =
+  | typeof Bridge.ToolResult.Type
+  | typeof Bridge.ToolApprovalResponse.Type
+  | typeof Bridge.QuestionAnswer.Type
+
+export type AskedKind = "tool" | "approval" | "question"
+
+interface Asked {
+  readonly kind: AskedKind
+  readonly id: string
+  readonly name: string
+  /** Equal where an attempt asks the same as an earlier one. */
+  readonly key: string
+  readonly attempt: number
+  readonly heard: Deferred.Deferred<Answer>
+  /** The answer as it's in the log. */
+  logged: Answer | undefined
+  /** Whether a later attempt asked it again. */
+  replaced: boolean
+}
+
+export interface Answers {
+  /** Takes note of a part of an earlier attempt, or of one that is about to be logged. */
+  readonly observe: (attempt: number, part: Bridge.Part) => void
+  /** The request that an earlier attempt left unanswered and that this one asks again. */
+  readonly replaces: (kind: AskedKind, attempt: number, key: string) => string | undefined
+  readonly get: (kind: AskedKind, id: string) => { readonly name: string; readonly logged: Answer | undefined } | undefined
+  /** Logs the answer and lets the agent hear it; the first one wins. The request must be known. */
+  readonly answer: (
+    kind: AskedKind,
+    id: string,
+    answer: Answer
+  ) => Effect.Effect<void, Bridge.AlreadyAnswered | Bridge.LogUnavailable>
+  readonly hear: (kind: AskedKind, id: string) => Effect.Effect<Answer>
+}
+
+/** What a request is about, so that the same request of a later attempt is recognised. */
+export const askedKey = (name: string, params: unknown): string => `${name} ${canonicalJson(params)}`
+
+// What makes two answers equal.
+const content = (answer: Answer): string => {
+  switch (answer.type) {
+    case "tool-result":
+      return canonicalJson([answer.result, answer.isFailure])
+    case "tool-approval-response":
+      return canonicalJson([answer.decision, answer.reason ?? null])
+    case "question-answer":
+      return canonicalJson([answer.answer, answer.isFailure])
+  }
+}
+
+/** Makes the table of a turn. `append` logs a part, synced; `redact` replaces secrets in it. */
+export const make = (options: {
+  readonly append: (part: Bridge.Part) => Effect.Effect<unknown, Bridge.LogUnavailable>
+  readonly redact: (answer: Answer) => Answer
+}): Answers => {
+  const asked = new Map<string, Asked>()
+  const oneAtATime = Semaphore.makeUnsafe(1)
+  const slot = (kind: AskedKind, id: string) => `${kind} ${id}`
+
+  const note = (kind: AskedKind, id: string, name: string, key: string, attempt: number, replaces?: string) => {
+    if (replaces !== undefined) {
+      const before = asked.get(slot(kind, replaces))
+      if (before !== undefined) before.replaced = true
+    }
+    if (asked.has(slot(kind, id))) return
+    asked.set(slot(kind, id), {
+      kind,
+      id,
+      name,
+      key,
+      attempt,
+      heard: Deferred.makeUnsafe(),
+      logged: undefined,
+      replaced: false
+    })
+  }
+
+  const noteAnswer = (kind: AskedKind, id: string, answer: Answer) => {
+    const entry = asked.get(slot(kind, id))
+    if (entry === undefined || entry.logged !== undefined) return
+    entry.logged = answer
+    Deferred.doneUnsafe(entry.heard, Effect.succeed(answer))
+  }
+
+  return {
+    observe: (attempt, part) => {
+      if (!Bridge.isKnown(part)) return
+      switch (part.type) {
+        case "tool-call":
+          if (part.providerExecuted === false) {
+            note("tool", part.id, part.name, askedKey(part.name, part.params), attempt, part.replaces)
+          }
+          return
+        case "tool-approval-request":
+          return note(
+            "approval",
+            part.approvalId,
+            part.name,
+            askedKey(part.name, part.params),
+            attempt,
+            part.replaces
+          )
+        case "question":
+          return note("question", part.questionId, "question", askedKey("", part.questions), attempt, part.replaces)
+        case "tool-result":
+          return noteAnswer("tool", part.id, part)
+        case "tool-approval-response":
+          return noteAnswer("approval", part.approvalId, part)
+        case "question-answer":
+          return noteAnswer("question", part.questionId, part)
+      }
+    },
+    replaces: (kind, attempt, key) => {
+      for (const entry of asked.values()) {
+        const open = entry.logged === undefined && !entry.replaced
+        if (open && entry.kind === kind && entry.attempt < attempt && entry.key === key) return entry.id
+      }
+      return undefined
+    },
+    get: (kind, id) => asked.get(slot(kind, id)),
+    answer: Effect.fnUntraced(function*(kind, id, answer) {
+      const entry = asked.get(slot(kind, id))!
+      const redacted = options.redact(answer)
+      if (entry.logged !== undefined) {
+        if (content(entry.logged) === content(redacted)) return
+        return yield* new Bridge.AlreadyAnswered({ answer: entry.logged as never })
+      }
+      yield* options.append(redacted)
+      entry.logged = redacted
+      yield* Deferred.succeed(entry.heard, answer)
+    }, (effect) => oneAtATime.withPermit(Effect.uninterruptible(effect))),
+    hear: (kind, id) => Deferred.await(asked.get(slot(kind, id))!.heard)
+  }
+}

@@ -1,0 +1,227 @@
+/**
+ * The bridge without a transport: its procedures, its idleness, its end.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import type * as FileSystem from "effect/FileSystem"
+import type * as Path from "effect/Path"
+import type * as Redacted from "effect/Redacted"
+import * as Ref from "effect/Ref"
+import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import type * as Rpc from "effect/unstable/rpc/Rpc"
+import type { Driver } from "../Driver.ts"
+import type { Session } from "../Session.ts"
+import type { Ended } from "../Supervisor.ts"
+import type { Holder } from "../SessionLock.ts"
+import type { StateDirectory } from "../StateDirectory.ts"
+import type { ReadEvent } from "../TurnLog.ts"
+import * as DestroyedSessions from "./destroyedSessions.ts"
+import * as SessionFile from "./sessionFile.ts"
+import * as Sessions from "./sessions.ts"
+
+/** What a bridge does: how many turns run, and since when it's idle, in milliseconds of the monotonic clock. */
+export interface Activity {
+  readonly turns: number
+  readonly lastActiveAt: number
+}
+
+/** The bridge's standing on its state directory. */
+export interface Standing {
+  readonly isReplaced: () => boolean
+  /** Looks now; before anything new is accepted. */
+  readonly check: Effect.Effect<void, Bridge.Replaced>
+  readonly listening: Effect.Effect<Bridge.ListeningFile | undefined>
+}
+
+export interface Options {
+  readonly driver: Driver
+  readonly bridge: Bridge.BridgeId
+  readonly state: StateDirectory
+  readonly holder: Holder
+  readonly standing: Standing
+  readonly activity: Ref.Ref<Activity>
+  readonly secrets: Readonly<Record<string, Redacted.Redacted<string>>>
+  readonly sync: boolean
+  readonly maxTurnBytes: number
+}
+
+type Handler<R extends Rpc.Any> = (payload: Rpc.Payload<R>) => Effect.Effect<Rpc.Success<R>, Rpc.Error<R>>
+
+export interface Handlers {
+  readonly Hello: Handler<typeof Bridge.Hello>
+  readonly StartSession: Handler<typeof Bridge.StartSession>
+  readonly StartTurn: Handler<typeof Bridge.StartTurn>
+  readonly ReadTurn: (
+    payload: Rpc.Payload<typeof Bridge.ReadTurn>
+  ) => Stream.Stream<ReadEvent, Rpc.ErrorExit<typeof Bridge.ReadTurn>>
+  readonly AbortTurn: Handler<typeof Bridge.AbortTurn>
+  readonly SubmitToolResult: Handler<typeof Bridge.SubmitToolResult>
+  readonly Approve: Handler<typeof Bridge.Approve>
+  readonly Compact: Handler<typeof Bridge.Compact>
+  readonly ReadState: Handler<typeof Bridge.ReadState>
+  readonly StopSession: Handler<typeof Bridge.StopSession>
+  readonly DestroySession: Handler<typeof Bridge.DestroySession>
+}
+
+export interface BridgeCore {
+  readonly state: StateDirectory
+  readonly handlers: Handlers
+  /** Frees what no turn needs: a newer bridge serves the state directory. */
+  readonly yieldToNewer: Effect.Effect<void>
+  /** Ends all turns, and waits a moment for their readers to be told. */
+  readonly shutdown: Effect.Effect<void>
+  /** Decides to exit, and refuses what is new from then on, if nothing runs and `mayExit` says so. */
+  readonly closeIf: (mayExit: (activity: Activity) => boolean) => Effect.Effect<boolean>
+}
+
+// A turn's processes have had their chance by then.
+const shutdownTimeout = Duration.seconds(5)
+// Readers that keep up take less; the others read the end from the next bridge.
+const drainTimeout = Duration.millis(300)
+
+/** Makes the bridge; closing the scope ends its turns, its sessions and their processes. */
+export const make = Effect.fnUntraced(function*(
+  options: Options
+): Effect.fn.Return<BridgeCore, never, FileSystem.FileSystem | Path.Path | Scope.Scope> {
+  const { activity, driver, standing, state } = options
+  const destroyed = yield* DestroyedSessions.make(state)
+  const now = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos / 1_000_000n))
+  const touch = (turns: number) =>
+    Effect.flatMap(now, (lastActiveAt) =>
+      Ref.update(activity, (before) => ({ turns: before.turns + turns, lastActiveAt })))
+
+  // Turns are ended before what they run in is closed.
+  const scope = yield* Scope.make()
+  const sessions = yield* Sessions.make({
+    ...options,
+    scope,
+    destroyed,
+    secrets: { ...options.secrets, ...driver.secrets },
+    isReplaced: standing.isReplaced,
+    listening: standing.listening,
+    turnStarted: touch(1),
+    turnEnded: touch(-1)
+  })
+  let closing = false
+  let readers = 0
+  const drained = Effect.suspend(() =>
+    readers === 0 ? Effect.void : Effect.repeat(Effect.sleep("10 millis"), { until: () => readers === 0 })
+  )
+  const shutdown = yield* Effect.cached(Effect.suspend(() => {
+    closing = true
+    return Effect.andThen(
+      Effect.timeoutOption(sessions.shutdown, shutdownTimeout),
+      Effect.asVoid(Effect.timeoutOption(drained, drainTimeout))
+    )
+  }))
+  yield* Effect.addFinalizer((exit) => Effect.andThen(shutdown, Scope.close(scope, exit)))
+  yield* touch(0)
+
+  // Commands that may start a turn and haven't yet.
+  let starting = 0
+
+  // What may start something, unless the bridge is on its way out. Between the look at the listening file and the
+  // count there's no gap for a decision to exit; and the count is the command's, not its connection's.
+  const accept = <A, E>(command: Effect.Effect<A, E>): Effect.Effect<A, E | Bridge.Replaced | Bridge.Closing> =>
+    Effect.flatMap(standing.check, () =>
+      Effect.suspend((): Effect.Effect<A, E | Bridge.Closing> => {
+        if (closing) return Effect.fail(new Bridge.Closing())
+        starting++
+        const counted = Effect.ensuring(
+          Effect.andThen(touch(0), command),
+          Effect.sync(() => {
+            starting--
+          })
+        )
+        return Effect.flatMap(Effect.forkIn(counted, scope), Fiber.join)
+      }))
+
+  const adopted = yield* Effect.cached(sessions.adopt)
+  yield* Effect.forkIn(adopted, scope)
+
+  const inSession = <A, E>(
+    id: Bridge.SessionId,
+    use: (session: Session) => Effect.Effect<A, E>,
+    otherwise: Effect.Effect<A, E>
+  ) => Effect.flatMap(sessions.find(id), (session) => session === undefined ? otherwise : use(session))
+
+  const notFound = (session: Bridge.SessionId) => Effect.fail(new Bridge.SessionNotFound({ session }))
+  const noProcesses: Effect.Effect<Ended> = Effect.succeed({ ended: [], left: [] })
+
+  const countReader = Effect.acquireRelease(
+    Effect.sync(() => {
+      readers++
+    }),
+    () =>
+      Effect.sync(() => {
+        readers--
+      })
+  )
+
+  const handlers: Handlers = {
+    Hello: Effect.fnUntraced(function*({ protocol }) {
+      if (protocol !== Bridge.protocolVersion) {
+        return yield* new Bridge.ProtocolMismatch({ host: protocol, bridge: Bridge.protocolVersion })
+      }
+      // Turns of a bridge that died have their end in what is listed.
+      yield* adopted
+      return {
+        protocol: Bridge.protocolVersion,
+        bridge: options.bridge,
+        launch: options.holder.launch,
+        driver: { name: driver.name, version: driver.version },
+        capabilities: driver.capabilities,
+        limits: {
+          request: Bridge.maxRequestBytes,
+          line: Bridge.maxLineBytes,
+          state: Bridge.maxStateBytes,
+          turn: options.maxTurnBytes,
+          streams: Bridge.maxStreams,
+          turns: SessionFile.maxTurns
+        },
+        sessions: yield* sessions.list
+      }
+    }),
+    StartSession: (payload) =>
+      accept(Effect.flatMap(sessions.forStart(payload.session), (session) =>
+        Effect.onError(session.startSession(payload), () =>
+          Effect.flatMap(session.summary, (summary) =>
+            summary === undefined ? sessions.forget(payload.session) : Effect.void)))),
+    StartTurn: (payload) =>
+      accept(inSession(payload.session, (session) => session.startTurn(payload), notFound(payload.session))),
+    ReadTurn: (payload) =>
+      Stream.unwrap(Effect.flatMap(sessions.find(payload.session), (session) =>
+        session === undefined ? notFound(payload.session) : Effect.as(countReader, session.readTurn(payload)))),
+    AbortTurn: (payload) =>
+      inSession(payload.session, (session) => session.abortTurn(payload), notFound(payload.session)),
+    SubmitToolResult: (payload) =>
+      inSession(payload.session, (session) => session.submitToolResult(payload), notFound(payload.session)),
+    Approve: (payload) => inSession(payload.session, (session) => session.approve(payload), notFound(payload.session)),
+    Compact: (payload) => inSession(payload.session, (session) => session.compact(payload), notFound(payload.session)),
+    ReadState: (payload) =>
+      inSession(payload.session, (session) => session.readState(payload), notFound(payload.session)),
+    StopSession: (payload) => inSession(payload.session, (session) => session.stopSession(payload), noProcesses),
+    DestroySession: (payload) =>
+      inSession(
+        payload.session,
+        (session) => Effect.tap(session.destroySession(payload), () => sessions.forget(payload.session)),
+        noProcesses
+      )
+  }
+
+  return {
+    state,
+    handlers,
+    shutdown,
+    yieldToNewer: sessions.yieldToNewer,
+    closeIf: (mayExit) =>
+      Effect.map(Ref.get(activity), (current) => {
+        closing ||= current.turns === 0 && starting === 0 && mayExit(current)
+        return closing
+      })
+  }
+})

@@ -1,0 +1,186 @@
+/**
+ * A session that this bridge holds: its lock, its file, its processes, and its latest turn's log.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as FileSystem from "effect/FileSystem"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import * as Redaction from "../Redaction.ts"
+import * as Supervisor from "../Supervisor.ts"
+import * as TurnLog from "../TurnLog.ts"
+import type { BridgeContext } from "./bridgeContext.ts"
+import { randomName } from "./digest.ts"
+import * as SessionFile from "./sessionFile.ts"
+
+/** A turn's log that stays open while somebody reads it, also after a newer turn took its place. */
+export interface OpenLog {
+  readonly log: TurnLog.TurnLog
+  /** Keeps the log open for the stream. */
+  readonly reading: <A, E>(stream: Stream.Stream<A, E>) => Stream.Stream<A, E>
+  /** Closes the log after its last reader. */
+  readonly retire: Effect.Effect<void>
+}
+
+export interface Holding {
+  readonly scope: Scope.Closeable
+  readonly supervisor: Supervisor.Supervisor
+  /** Absent until the session was started for the first time. */
+  readonly file: () => SessionFile.SessionFile | undefined
+  /** Stores the session's file; synced where something must not happen before it's on disk. */
+  readonly save: (
+    file: SessionFile.SessionFile,
+    options: { readonly sync: boolean }
+  ) => Effect.Effect<void, Bridge.LogUnavailable>
+  readonly marker: string
+  /** The latest turn's log. */
+  readonly log: () => OpenLog | undefined
+  /** Creates a new turn's log, has the session's file name it, then drops the one before. */
+  readonly beginTurn: (
+    header: TurnLog.TurnHeader,
+    file: SessionFile.SessionFile
+  ) => Effect.Effect<OpenLog, Bridge.LogUnavailable>
+}
+
+const decodeFile = Schema.decodeUnknownEffect(Schema.fromJsonString(SessionFile.SessionFile))
+const encodeFile = Schema.encodeSync(Schema.fromJsonString(SessionFile.SessionFile))
+const decodeFormat = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Struct({ format: Schema.Int })))
+
+/** Reads a session's file; `undefined` where there's none. */
+export const readFile = Effect.fnUntraced(function*(
+  context: BridgeContext,
+  session: Bridge.SessionId
+): Effect.fn.Return<
+  SessionFile.SessionFile | undefined,
+  Bridge.LogUnavailable | Bridge.UnsupportedFormat,
+  FileSystem.FileSystem
+> {
+  const fs = yield* FileSystem.FileSystem
+  const path = context.state.sessionFile(session)
+  const text = yield* Effect.catchIf(
+    Effect.map(fs.readFileString(path), Option.some),
+    (error) => error.reason._tag === "NotFound",
+    () => Effect.succeed(Option.none<string>())
+  ).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
+  if (Option.isNone(text)) return undefined
+  const found = Option.getOrUndefined(decodeFormat(text.value))?.format
+  if (found !== undefined && found > SessionFile.format) {
+    return yield* new Bridge.UnsupportedFormat({ found, known: SessionFile.format })
+  }
+  return yield* Effect.mapError(
+    decodeFile(text.value),
+    () => new Bridge.LogUnavailable({ problem: `the file of session ${session} is damaged` })
+  )
+})
+
+const openLog = Effect.fnUntraced(function*<E, R>(
+  parent: Scope.Scope,
+  open: Effect.Effect<TurnLog.TurnLog, E, R | Scope.Scope>
+) {
+  const scope = yield* Scope.fork(parent)
+  const log = yield* Scope.provide(open, scope).pipe(
+    Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+  )
+  let readers = 0
+  let retired = false
+  const close = Effect.suspend(() => retired && readers === 0 ? Scope.close(scope, Exit.void) : Effect.void)
+  const opened: OpenLog = {
+    log,
+    reading: (stream) =>
+      Stream.unwrap(Effect.as(
+        Effect.acquireRelease(
+          Effect.sync(() => {
+            readers++
+          }),
+          () =>
+            Effect.suspend(() => {
+              readers--
+              return close
+            })
+        ),
+        stream
+      )),
+    retire: Effect.suspend(() => {
+      retired = true
+      return close
+    })
+  }
+  return opened
+})
+
+/** Loads what's on disk of a session whose lock `scope` holds; ends what an earlier bridge left running. */
+export const load = Effect.fnUntraced(function*(
+  context: BridgeContext,
+  session: Bridge.SessionId,
+  scope: Scope.Closeable
+): Effect.fn.Return<
+  Holding,
+  Bridge.LogUnavailable | Bridge.UnsupportedFormat,
+  FileSystem.FileSystem
+> {
+  const fs = yield* FileSystem.FileSystem
+  const { state } = context
+  const unavailable = (error: { readonly message: string }) => new Bridge.LogUnavailable({ problem: error.message })
+  const logOptions = { sync: context.sync, maxTurnBytes: context.maxTurnBytes, reserve: state.reserveFile(session) }
+
+  let file = yield* readFile(context, session)
+  let log: OpenLog | undefined
+  const save: Holding["save"] = (next, options) =>
+    Effect.map(state.writeAtomic(state.sessionFile(session), `${encodeFile(next)}\n`, options), () => {
+      file = next
+    })
+
+  const marker = file?.marker ?? (yield* randomName)
+  const redact = Redaction.make(context.secrets).text
+  const supervisor = yield* Scope.provide(
+    Supervisor.make({ driver: context.driver.name, marker: { name: Supervisor.markerName, value: marker }, redact }),
+    scope
+  )
+  // Before anything is read or resumed: two agents would write one conversation.
+  if (file?.active === true) yield* supervisor.endAll
+
+  const latest = file?.latest
+  if (file !== undefined) {
+    // A turn's file that the session doesn't name: its prompt never reached the agent.
+    const named = latest === undefined ? undefined : state.turnFile(session, latest.turn)
+    for (const path of yield* Effect.mapError(state.turnFiles(session), unavailable)) {
+      if (path !== named) yield* Effect.ignore(fs.remove(path))
+    }
+  }
+  if (file !== undefined && latest !== undefined) {
+    log = yield* openLog(
+      scope,
+      TurnLog.open({
+        path: state.turnFile(session, latest.turn),
+        turn: latest.turn,
+        known: { attempt: latest.attempt },
+        ...logOptions
+      })
+    )
+    const { attempt, end } = yield* log.log.status
+    file = { ...file, active: false, latest: { ...latest, attempt, end } }
+    // What this says is found again at the next load.
+    yield* Effect.ignore(save(file, { sync: false }))
+  }
+
+  const beginTurn: Holding["beginTurn"] = Effect.fnUntraced(function*(header, next) {
+    const before = log
+    const beforeTurn = file?.latest?.turn
+    const created = yield* openLog(
+      scope,
+      TurnLog.create({ path: state.turnFile(session, header.turn), header, ...logOptions })
+    )
+    yield* Effect.onError(save(next, { sync: true }), () => created.retire)
+    log = created
+    if (before !== undefined) {
+      if (beforeTurn !== undefined) yield* Effect.ignore(fs.remove(state.turnFile(session, beforeTurn)))
+      yield* before.retire
+    }
+    return created
+  }, Effect.provideService(FileSystem.FileSystem, fs))
+
+  return { scope, supervisor, file: () => file, save, marker, log: () => log, beginTurn }
+})

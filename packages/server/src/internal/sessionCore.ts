@@ -1,0 +1,342 @@
+/**
+ * What a session is besides its commands: whether this bridge holds it, its open agent, its running turn.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import type * as FileSystem from "effect/FileSystem"
+import type * as Path from "effect/Path"
+import type * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import type { AgentSession } from "../Driver.ts"
+import type * as Redaction from "../Redaction.ts"
+import * as SessionLock from "../SessionLock.ts"
+import type { Ended } from "../Supervisor.ts"
+import type { BridgeContext } from "./bridgeContext.ts"
+import * as CommandQueue from "./commandQueue.ts"
+import * as Holding from "./holding.ts"
+import * as RunningTurn from "./runningTurn.ts"
+import type { SessionFile } from "./sessionFile.ts"
+import { redactionOf, type Started } from "./sessionOptions.ts"
+
+export interface Running extends RunningTurn.RunningTurn {
+  /** Resolves once the session has taken note of the end, too. */
+  readonly settled: Deferred.Deferred<RunningTurn.Outcome>
+}
+
+export interface Compaction {
+  readonly fiber: Fiber.Fiber<void>
+  readonly outcome: Deferred.Deferred<
+    { readonly summary?: string | undefined },
+    Bridge.DriverError | Bridge.ContextLost
+  >
+}
+
+interface OpenAgent {
+  readonly agent: AgentSession
+  readonly scope: Scope.Closeable
+  readonly settings: Bridge.Settings
+}
+
+/** A session that this bridge holds and that exists on disk. */
+export interface Held extends Holding.Holding {
+  readonly current: () => SessionFile
+}
+
+export interface SessionCore {
+  readonly id: Bridge.SessionId
+  readonly queue: CommandQueue.CommandQueue
+  readonly running: () => Running | undefined
+  readonly compaction: () => Compaction | undefined
+  /** Absent while the session is dormant. */
+  readonly options: () => Started | undefined
+  readonly redaction: () => Redaction.Redaction
+  /** The options of a started session from now on. */
+  readonly setOptions: (options: Started) => Effect.Effect<void>
+  /** The session's file as it's held, or as it's on disk. */
+  readonly file: Effect.Effect<SessionFile | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
+  /** What this bridge holds, else what it gets without asking anybody, else who has it. */
+  readonly holdIfFree: Effect.Effect<
+    | { readonly _tag: "Mine"; readonly holding: Holding.Holding }
+    | { readonly _tag: "Busy"; readonly busy: Bridge.SessionBusy },
+    Bridge.LogUnavailable | Bridge.UnsupportedFormat
+  >
+  /** Holds the session, handed over by another bridge where it has it. */
+  readonly need: (
+    reason: Bridge.AbortReason
+  ) => Effect.Effect<Holding.Holding, Bridge.SessionBusy | Bridge.LogUnavailable | Bridge.UnsupportedFormat>
+  /** Ends all that runs of the session and frees its lock: it's dormant then. */
+  readonly free: Effect.Effect<void>
+  /** Ends the running turn, and waits until that's noted. */
+  readonly endRunning: (abort: RunningTurn.Abort) => Effect.Effect<Ended>
+  /** Opens the agent's conversation, unless it's open. */
+  readonly openAgent: (
+    holding: Holding.Holding,
+    state?: Schema.Json
+  ) => Effect.Effect<AgentSession, Bridge.DriverError | Bridge.ContextLost | Bridge.LogUnavailable>
+  readonly closeAgent: Effect.Effect<void>
+  /** Starts an attempt whose beginning is in the log. */
+  readonly run: (holding: Holding.Holding, options: Omit<RunningTurn.Options, "supervisor" | "rules" | "session">) =>
+    Effect.Effect<void>
+  readonly startCompaction: (
+    compact: Effect.Effect<{ readonly summary?: string | undefined }, Bridge.DriverError | Bridge.ContextLost>
+  ) => Effect.Effect<Compaction>
+  readonly stopCompaction: Effect.Effect<void>
+  /** Ends the queue after the commands that wait in it. */
+  readonly retire: Effect.Effect<void>
+}
+
+// How long a driver may take to check and open a conversation.
+const openTimeout = Duration.minutes(2)
+
+const nothing: Ended = { ended: [], left: [] }
+
+export const make = Effect.fnUntraced(function*(
+  context: BridgeContext,
+  id: Bridge.SessionId
+): Effect.fn.Return<SessionCore, never, FileSystem.FileSystem | Path.Path> {
+  const services = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
+  const queueScope = yield* Scope.fork(context.scope)
+  const queue = yield* Scope.provide(CommandQueue.make, queueScope)
+  const directory = context.state.sessionDirectory(id)
+  const { driver } = context
+  const oneHolder = Semaphore.makeUnsafe(1)
+
+  let holding: Holding.Holding | undefined
+  let options: Started | undefined
+  let redaction = redactionOf(context, undefined)
+  let open: OpenAgent | undefined
+  let running: Running | undefined
+  let compaction: Compaction | undefined
+
+  const file = Effect.suspend(() => {
+    const held = holding?.file()
+    return held === undefined
+      ? Effect.provide(Holding.readFile(context, id), services)
+      : Effect.succeed<SessionFile | undefined>(held)
+  })
+
+  const busy = (holder: { readonly port: number; readonly launch: string } | undefined) =>
+    new Bridge.SessionBusy({ session: id, port: holder?.port, launch: holder?.launch })
+
+  const closeAgent = Effect.suspend(() => {
+    const closing = open
+    open = undefined
+    return closing === undefined ? Effect.void : Scope.close(closing.scope, Exit.void)
+  })
+
+  const stopCompaction = Effect.suspend(() =>
+    compaction === undefined ? Effect.void : Effect.asVoid(Fiber.interrupt(compaction.fiber))
+  )
+
+  const endRunning = (abort: RunningTurn.Abort): Effect.Effect<Ended> =>
+    Effect.suspend(() => {
+      const ending = running
+      if (ending === undefined) return Effect.succeed(nothing)
+      return Effect.andThen(ending.abort(abort), Deferred.await(ending.settled))
+    })
+
+  const free = Effect.suspend(() => {
+    const freed = holding
+    if (freed === undefined) return Effect.void
+    return Effect.gen(function*() {
+      yield* freed.supervisor.endAll
+      yield* closeAgent
+      const current = freed.file()
+      if (current?.active === true) yield* Effect.ignore(freed.save({ ...current, active: false }, { sync: false }))
+      const log = freed.log()
+      if (log !== undefined) yield* log.retire
+      options = undefined
+      holding = undefined
+      yield* Scope.close(freed.scope, Exit.void)
+    })
+  })
+
+  const giveUp = (reason: Bridge.AbortReason) =>
+    queue.run(
+      { name: "abort", turn: running?.turn },
+      Effect.andThen(endRunning({ reason }), Effect.andThen(stopCompaction, free))
+    )
+
+  const hold = <E>(lock: Effect.Effect<SessionLock.Outcome, E, Scope.Scope | FileSystem.FileSystem>) =>
+    Effect.gen(function*() {
+      if (holding !== undefined) return { _tag: "Mine" as const, holding }
+      const scope = yield* Scope.fork(context.scope)
+      return yield* Effect.gen(function*() {
+        const outcome = yield* Scope.provide(lock, scope)
+        if (outcome._tag === "Held") {
+          yield* Scope.close(scope, Exit.void)
+          return { _tag: "Busy" as const, busy: busy(outcome.holder) }
+        }
+        const loaded = yield* Holding.load(context, id, scope)
+        holding = loaded
+        yield* Effect.forkIn(
+          Effect.flatMap(
+            SessionLock.awaitRequest({ directory, launch: context.holder.launch, listening: context.listening }),
+            // Not in the scope that this closes.
+            (reason) => Effect.forkIn(giveUp(reason), context.scope)
+          ),
+          scope
+        )
+        return { _tag: "Mine" as const, holding: loaded }
+      }).pipe(Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
+    }).pipe(Effect.uninterruptible, oneHolder.withPermit, Effect.provide(services))
+
+  const holdIfFree: SessionCore["holdIfFree"] = Effect.suspend(() => {
+    const mine = holding
+    if (mine !== undefined) return Effect.succeed({ _tag: "Mine" as const, holding: mine }) as SessionCore["holdIfFree"]
+    // A bridge that was replaced asks nobody for anything, and takes nothing.
+    if (context.isReplaced()) {
+      return Effect.map(context.listening, (file) => ({ _tag: "Busy" as const, busy: busy(file) }))
+    }
+    return hold(SessionLock.tryAcquire(directory, context.holder))
+  })
+
+  const need: SessionCore["need"] = Effect.fnUntraced(function*(reason) {
+    if (holding !== undefined) return holding
+    if (context.isReplaced()) return yield* busy(yield* context.listening)
+    const outcome = yield* hold(
+      Effect.as(
+        SessionLock.take({ directory, session: id, holder: context.holder, reason, listening: context.listening }),
+        { _tag: "Acquired" as const }
+      )
+    )
+    return outcome._tag === "Mine" ? outcome.holding : yield* outcome.busy
+  })
+
+  const openAgent: SessionCore["openAgent"] = Effect.fnUntraced(function*(held, state) {
+    if (open !== undefined) return open.agent
+    const current = held.file()!
+    const scope = yield* Scope.fork(context.scope)
+    const log = held.log()
+    // Parts came out of the conversation, so the agent has it.
+    const established = current.earlier.length > 0 || (log !== undefined && (yield* log.log.status).next > 1)
+    const settings = options?.settings ?? "none"
+    const opened = yield* driver.open({
+      session: id,
+      directory: current.directory,
+      conversation: current.conversation,
+      established,
+      state: current.conversation === undefined ? state : undefined,
+      instructions: options?.instructions,
+      tools: options?.tools ?? [],
+      permissions: options?.permissions ?? "ask",
+      mcpServers: options?.mcpServers ?? [],
+      settings,
+      env: options?.env ?? {},
+      processes: held.supervisor.processes,
+      saveConversation: (conversation) =>
+        Effect.suspend(() => held.save({ ...held.file()!, conversation }, { sync: true }))
+    }).pipe(
+      Scope.provide(scope),
+      Effect.timeoutOrElse({
+        duration: openTimeout,
+        orElse: () =>
+          new Bridge.DriverError({
+            driver: driver.name,
+            kind: "start",
+            problem: `opening the conversation took longer than ${Duration.format(openTimeout)}`
+          })
+      }),
+      Effect.tap(({ conversation }) =>
+        conversation === undefined || conversation === held.file()?.conversation
+          ? Effect.void
+          : held.save({ ...held.file()!, conversation }, { sync: true })
+      ),
+      Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+    )
+    open = { agent: opened, scope, settings }
+    return opened
+  })
+
+  const setOptions = Effect.fnUntraced(function*(next: Started) {
+    // Which of the agent's own files count can only change with a new start of the agent; and one that was opened for
+    // a dormant session knows none of the options.
+    if (open !== undefined && (options === undefined || open.settings !== next.settings)) yield* closeAgent
+    options = next
+    redaction = redactionOf(context, next)
+  })
+
+  const run: SessionCore["run"] = Effect.fnUntraced(function*(held, turn) {
+    const scope = yield* Scope.fork(context.scope)
+    const settled = Deferred.makeUnsafe<RunningTurn.Outcome>()
+    yield* context.turnStarted
+    const started = yield* Scope.provide(
+      RunningTurn.start({
+        ...turn,
+        supervisor: held.supervisor,
+        session: options!,
+        rules: {
+          has: (key) => held.file()!.rules.some((rule) => rule.key === key),
+          add: (rule) =>
+            Effect.suspend(() => {
+              const current = held.file()!
+              // A rule that isn't on disk still holds until the bridge ends.
+              return Effect.ignore(held.save({ ...current, rules: [...current.rules, rule] }, { sync: false }))
+            })
+        }
+      }),
+      scope
+    )
+    running = { ...started, settled }
+    yield* Effect.forkIn(
+      Effect.gen(function*() {
+        const outcome = yield* started.outcome
+        const current = held.file()!
+        // The turn's file says it too.
+        yield* Effect.ignore(
+          held.save(
+            { ...current, latest: { turn: turn.turn, attempt: turn.attempt, end: outcome.end } },
+            { sync: false }
+          )
+        )
+        running = undefined
+        yield* Deferred.succeed(settled, outcome)
+        yield* context.turnEnded
+        if (context.isReplaced()) yield* Effect.forkIn(giveUp("bridge-replaced"), context.scope)
+        yield* Effect.forkIn(Scope.close(scope, Exit.void), context.scope)
+      }),
+      context.scope
+    )
+  })
+
+  const startCompaction: SessionCore["startCompaction"] = Effect.fnUntraced(function*(compact) {
+    const outcome: Compaction["outcome"] = Deferred.makeUnsafe()
+    yield* context.turnStarted
+    const fiber = yield* Effect.forkIn(
+      Effect.onExit(compact, (exit) => {
+        compaction = undefined
+        return Effect.andThen(Deferred.done(outcome, exit), context.turnEnded)
+      }).pipe(Effect.exit, Effect.asVoid),
+      context.scope
+    )
+    const started: Compaction = { fiber, outcome }
+    if (!Deferred.isDoneUnsafe(outcome)) compaction = started
+    return started
+  })
+
+  return {
+    id,
+    queue,
+    running: () => running,
+    compaction: () => compaction,
+    options: () => options,
+    redaction: () => redaction,
+    setOptions,
+    file,
+    holdIfFree,
+    need,
+    free,
+    endRunning,
+    openAgent,
+    closeAgent,
+    run,
+    startCompaction,
+    stopCompaction,
+    retire: Effect.andThen(queue.run({ name: "other" }, Effect.void), Scope.close(queueScope, Exit.void))
+  }
+})

@@ -1,0 +1,55 @@
+/**
+ * What is kept of a session on disk besides its latest turn's parts: `session.json`.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Schema from "effect/Schema"
+
+/** The format that this version writes. */
+export const format = 1
+
+/** How many turns a session can have. */
+export const maxTurns = 10_000
+
+/** The latest turn. `end` is absent while it runs, and after a bridge died: then the turn's file knows. */
+export const LatestTurn = Schema.Struct({
+  turn: Bridge.TurnId,
+  /** Never decreases, also where the turn's file lost its end. */
+  attempt: Schema.Int,
+  end: Schema.optional(Bridge.End)
+})
+
+/** A rule that `allow-always` made. */
+export const Rule = Schema.Struct({ key: Schema.String, title: Schema.String })
+
+/** SHA-256 of each option that must not change, in hexadecimal. */
+export const OptionDigests = Schema.Struct({
+  directory: Schema.String,
+  instructions: Schema.String,
+  tools: Schema.String,
+  permissions: Schema.String,
+  mcpServers: Schema.String
+})
+
+export const SessionFile = Schema.Struct({
+  format: Schema.Literal(format),
+  session: Bridge.SessionId,
+  /** The real path of the working directory. */
+  directory: Schema.String,
+  digests: OptionDigests,
+  driver: Schema.Struct({ name: Schema.String, version: Schema.String }),
+  /** The agent's id of the conversation. */
+  conversation: Schema.optional(Schema.String),
+  /** Random: marks the environment of the agent's processes, so that a later bridge finds them. */
+  marker: Schema.String,
+  /** Whether processes of the agent may be running. */
+  active: Schema.Boolean,
+  latest: Schema.optional(LatestTurn),
+  /** The turns before the latest, the oldest first. */
+  earlier: Schema.Array(Schema.Struct({ turn: Bridge.TurnId, end: Bridge.End })),
+  rules: Schema.Array(Rule)
+})
+
+export type SessionFile = typeof SessionFile.Type
+
+/** Ids that were destroyed, with when, in milliseconds since 1970. */
+export const DestroyedFile = Schema.Record(Schema.String, Schema.Finite)
