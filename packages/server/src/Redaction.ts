@@ -1,0 +1,181 @@
+/**
+ * Known secrets in what an agent says, replaced before anybody stores or sends it.
+ *
+ * @since 0.1.0
+ */
+import type * as Bridge from "@gangway/protocol/Bridge"
+import * as Redacted from "effect/Redacted"
+
+/**
+ * Replaces secrets by `[redacted:NAME]`. Stateful: one for each attempt of a turn.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Redaction {
+  /**
+   * The parts to log in the place of this one. Of a delta, the longest end that may be the beginning of a secret, or
+   * of a surrogate pair, is held back until the next delta or any other part of that id; so nothing may be left of
+   * it, and a part may be preceded by what was held.
+   */
+  readonly apply: (part: Bridge.KnownPart) => ReadonlyArray<Bridge.KnownPart>
+  /** What is still held back; to be logged before the attempt's end. */
+  readonly flush: () => ReadonlyArray<Bridge.KnownPart>
+  /** A text that is whole, such as an error's message. */
+  readonly text: (text: string) => string
+}
+
+/**
+ * The shortest value that counts as a secret, in UTF-16 units: replacing shorter ones, such as `true` or `8080`,
+ * would spoil what has nothing to do with them.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const minSecretLength = 8
+
+type Delta = typeof Bridge.TextDelta.Type | typeof Bridge.ReasoningDelta.Type | typeof Bridge.ToolParamsDelta.Type
+
+/**
+ * Makes a redaction of secrets by the name that stands in their place. Values shorter than `minSecretLength` are left
+ * alone. Where secrets overlap, the leftmost is replaced, and of those that begin there the longest. A secret is also
+ * found where it's escaped as in a JSON string, which is how a tool's input comes piece by piece.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = (secrets: Readonly<Record<string, Redacted.Redacted<string>>>): Redaction => {
+  const { cut, text } = makeMatcher(toPatterns(secrets))
+  // By id: the end of its deltas so far. Shorter than the longest secret.
+  const held = new Map<string, Delta>()
+
+  // What was held is whole now: nothing follows that could make a secret of it.
+  const release = (id: string): Array<Bridge.KnownPart> => {
+    const delta = held.get(id)
+    if (delta === undefined) return []
+    held.delete(id)
+    return [{ ...delta, delta: text(delta.delta) }]
+  }
+
+  const applyDelta = (part: Delta): ReadonlyArray<Bridge.KnownPart> => {
+    const before = held.get(part.id)
+    if (before !== undefined && before.type !== part.type) return [...release(part.id), ...applyDelta(part)]
+    const { rest, text } = cut(before === undefined ? part.delta : before.delta + part.delta)
+    if (rest.length > 0) {
+      const { id, parent, type } = part
+      held.set(id, { type, id, delta: rest, ...(parent === undefined ? {} : { parent }) })
+      if (text.length === 0) return []
+    } else if (before !== undefined) {
+      held.delete(part.id)
+    }
+    return [text === part.delta ? part : { ...part, delta: text }]
+  }
+
+  return {
+    text,
+    flush: () => Array.from(held.keys()).flatMap(release),
+    apply: (part) => {
+      if (isDelta(part)) {
+        return applyDelta(part.metadata === undefined ? part : { ...part, metadata: inJson(text, part.metadata) })
+      }
+      const redacted = inJson(text, part)
+      return held.size > 0 && "id" in part && part.id !== undefined ? [...release(part.id), redacted] : [redacted]
+    }
+  }
+}
+
+interface Pattern {
+  readonly name: string
+  readonly value: string
+}
+
+const isDelta = (part: Bridge.KnownPart): part is Delta =>
+  part.type === "text-delta" || part.type === "reasoning-delta" || part.type === "tool-params-delta"
+
+// Longest first: the first that fits at a place is the longest.
+const toPatterns = (secrets: Readonly<Record<string, Redacted.Redacted<string>>>): ReadonlyArray<Pattern> => {
+  const patterns: Array<Pattern> = []
+  for (const [name, secret] of Object.entries(secrets)) {
+    const value = Redacted.value(secret)
+    if (value.length < minSecretLength) continue
+    patterns.push({ name, value })
+    const escaped = JSON.stringify(value).slice(1, -1)
+    if (escaped !== value) patterns.push({ name, value: escaped })
+  }
+  return patterns.sort((a, b) => b.value.length - a.value.length)
+}
+
+interface Matcher {
+  /** Replaces all secrets of a whole text. */
+  readonly text: (text: string) => string
+  /** Replaces those of a text that goes on, up to where its end may become one; `rest` is that end. */
+  readonly cut: (text: string) => { readonly text: string; readonly rest: string }
+}
+
+const makeMatcher = (patterns: ReadonlyArray<Pattern>): Matcher => {
+  const values = patterns.map(({ value }) => value)
+  const replacements = new Map(patterns.map(({ name, value }) => [value, `[redacted:${name}]`]))
+  const expression = new RegExp(values.map((value) => value.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")).join("|"), "g")
+  const firstUnits = new Set(values.map((value) => value.charCodeAt(0)))
+  const longest = Math.max(0, ...values.map((value) => value.length))
+
+  // Mostly there is none, and looking for each by itself is faster than the expression.
+  const hasSecret = (text: string) => {
+    for (const value of values) if (text.includes(value)) return true
+    return false
+  }
+
+  /** The first place from `from` on where the rest of the text is the beginning of a secret; the text's end if none. */
+  const beginning = (text: string, from: number) => {
+    for (let i = Math.max(from, text.length - longest + 1); i < text.length; i++) {
+      if (!firstUnits.has(text.charCodeAt(i))) continue
+      const rest = text.slice(i)
+      for (const value of values) if (value.length > rest.length && value.startsWith(rest)) return i
+    }
+    return text.length
+  }
+
+  const replace = (value: string) => replacements.get(value)!
+
+  return {
+    text: (text) => hasSecret(text) ? text.replace(expression, replace) : text,
+    cut: (text) => {
+      let redacted = ""
+      let start = 0
+      let end = beginning(text, 0)
+      if (hasSecret(text)) {
+        expression.lastIndex = 0
+        // A secret that may become a longer one, or overlaps one that began before it, waits.
+        for (let found = expression.exec(text); found !== null && found.index < end; found = expression.exec(text)) {
+          redacted += text.slice(start, found.index) + replace(found[0])
+          start = expression.lastIndex
+          if (end < start) end = beginning(text, start)
+        }
+      }
+      if (end === text.length && end > start && isHighSurrogate(text.charCodeAt(end - 1))) end--
+      return { text: redacted + text.slice(start, end), rest: text.slice(end) }
+    }
+  }
+}
+
+/** Replaces strings in JSON, keys included; what holds none stays the same object. */
+const inJson = <A>(text: (text: string) => string, value: A): A => redactJson(text, value) as A
+
+const redactJson = (text: (text: string) => string, value: unknown): unknown => {
+  if (typeof value === "string") return text(value)
+  if (typeof value !== "object" || value === null) return value
+  if (Array.isArray(value)) {
+    const items = value.map((item) => redactJson(text, item))
+    return items.every((item, i) => item === value[i]) ? value : items
+  }
+  let changed = false
+  const fields: Array<[string, unknown]> = []
+  for (const [key, field] of Object.entries(value)) {
+    const redacted: [string, unknown] = [text(key), redactJson(text, field)]
+    changed = changed || redacted[0] !== key || redacted[1] !== field
+    fields.push(redacted)
+  }
+  return changed ? Object.fromEntries(fields) : value
+}
+
+const isHighSurrogate = (unit: number) => unit >= 0xd800 && unit <= 0xdbff

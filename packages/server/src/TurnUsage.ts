@@ -1,0 +1,69 @@
+/**
+ * What a turn has used so far, from its parts: over all its attempts.
+ *
+ * @since 0.1.0
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+
+/**
+ * Adds up the steps of a turn as its parts go by.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface TurnUsage {
+  /** Takes the turn's next part. */
+  readonly add: (part: Bridge.Part) => void
+  /**
+   * The usage of all the steps so far. It's not measured where parts follow the last `step-finished`, of a step that
+   * was cut or of an agent that doesn't tell. A given `cost` is the whole turn's and takes the place of the steps'.
+   */
+  readonly total: (options: { readonly cost?: number | undefined }) => Bridge.Usage
+  /** How many steps were finished. */
+  readonly steps: () => number
+}
+
+// Parts by which the agent does nothing: they don't begin a step.
+const bridgeParts: ReadonlySet<string> = new Set([
+  "turn-continued",
+  "notice",
+  "tool-approval-response",
+  "question-answer"
+])
+
+/**
+ * Makes the sum of a turn without parts.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = (): TurnUsage => {
+  let usage = Bridge.zeroUsage
+  let steps = 0
+  // Whether a step has begun, and whether one was cut by the end of an attempt.
+  let open = false
+  let cut = false
+  return {
+    add: (part) => {
+      if (part.type === "step-finished") {
+        const step = part as typeof Bridge.StepFinished.Type
+        usage = Bridge.addUsage(usage, step.usage)
+        steps++
+        open = false
+        // The agent's conversation tells what the step used that the log lacked.
+        if (step.recovered === true) cut = false
+      } else if (part.type === "turn-continued") {
+        cut = cut || open
+        open = false
+      } else if (!open) {
+        open = !bridgeParts.has(part.type)
+      }
+    },
+    total: ({ cost }) => ({
+      ...usage,
+      measured: usage.measured && !open && !cut,
+      ...(cost === undefined ? {} : { cost })
+    }),
+    steps: () => steps
+  }
+}
