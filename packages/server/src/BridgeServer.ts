@@ -50,16 +50,6 @@ import { ProcessTable } from "./ProcessTable.ts"
 import * as StateDirectory from "./StateDirectory.ts"
 import type { ReadEvent } from "./TurnLog.ts"
 
-export {
-  /**
-   * Reads the launch line from standard input.
-   *
-   * @category launching
-   * @since 0.1.0
-   */
-  readLaunchOptions
-} from "./LaunchLine.ts"
-
 /**
  * What a bridge does: how many turns and compactions run, and when one was last asked for or ended, in milliseconds of
  * the monotonic clock.

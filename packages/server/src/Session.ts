@@ -176,7 +176,7 @@ export const make = Effect.fnUntraced(function*(
 
   const turnOptions = (payload: Rpc.Payload<typeof Bridge.StartTurn>) => ({
     turn: payload.turn,
-    redaction: core.redaction().fork(),
+    redaction: core.redaction(),
     prompt: payload.prompt ?? [],
     model: payload.model ?? core.options()?.model,
     effort: payload.effort ?? core.options()?.effort,
@@ -185,11 +185,14 @@ export const make = Effect.fnUntraced(function*(
     timeout: payload.timeout
   })
 
-  const answersOf = (opened: OpenLog) =>
-    Answers.make({
+  const answersOf = (opened: OpenLog) => {
+    const redaction = core.redaction()
+    return Answers.make({
       append: opened.log.appendSynced,
-      redact: (answer) => core.redaction().value(answer)
+      // Only what comes piece by piece is held back.
+      redact: (answer) => redaction.apply(answer)[0] as Answers.Answer
     })
+  }
 
   const newTurn = Effect.fnUntraced(function*(
     payload: Rpc.Payload<typeof Bridge.StartTurn>,
@@ -311,7 +314,7 @@ export const make = Effect.fnUntraced(function*(
     reconciled: Reconciled,
     usage: TurnUsage.TurnUsage
   ) {
-    const redaction = core.redaction().fork()
+    const redaction = core.redaction()
     for (const part of reconciled.recovered) {
       for (const redacted of redaction.apply({ ...part, recovered: true } as Bridge.KnownPart)) {
         usage.add(redacted)
@@ -320,7 +323,7 @@ export const make = Effect.fnUntraced(function*(
     }
     for (const held of redaction.flush()) yield* log.append(held)
     if (reconciled.notice !== undefined) {
-      yield* log.append({ type: "notice", level: "info", message: core.redaction().text(reconciled.notice) })
+      yield* log.append({ type: "notice", level: "info", message: redaction.text(reconciled.notice) })
     }
   })
 
@@ -343,7 +346,7 @@ export const make = Effect.fnUntraced(function*(
       const outcome = yield* core.holdIfFree
       if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, turn, from, attempt)
       if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn)
-      return yield* readOthers(turn, from, attempt)
+      return readOthers(turn, from, attempt)
     }))
 
   const readHeld = Effect.fnUntraced(function*(
@@ -364,25 +367,13 @@ export const make = Effect.fnUntraced(function*(
       turn,
       from,
       attempt,
-      takeOver: Effect.map(
-        Effect.option(core.holdIfFree),
-        (outcome) => outcome._tag === "Some" && outcome.value._tag === "Mine"
-      )
-    }).pipe(
-      Effect.provide(services),
-      Effect.map((following) =>
-        Stream.concat(
-          following.stream,
-          Stream.unwrap(Effect.gen(function*() {
-            const { attempt, ended, next } = yield* following.position
-            if (ended) return Stream.empty
-            const outcome = yield* core.holdIfFree
-            if (outcome._tag === "Busy") return yield* new Bridge.LogUnavailable({ problem: outcome.busy.message })
-            return yield* readHeld(outcome.holding, turn, next, attempt)
-          }))
-        )
-      )
-    )
+      takeOver: Effect.map(Effect.option(core.holdIfFree), (outcome) => {
+        if (outcome._tag === "None" || outcome.value._tag === "Busy") return undefined
+        const opened = outcome.value.holding.log()
+        if (opened === undefined || opened.log.turn !== turn) return undefined
+        return (options) => opened.reading(opened.log.read(options))
+      })
+    }).pipe(Stream.provideContext(services))
 
   // ---------------------------------------------------------------------------
   // AbortTurn

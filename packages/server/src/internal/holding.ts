@@ -60,11 +60,11 @@ export const readFile = Effect.fnUntraced(function*(
 > {
   const fs = yield* FileSystem.FileSystem
   const path = context.state.sessionFile(session)
-  const text = yield* Effect.catchIf(
-    Effect.map(fs.readFileString(path), Option.some),
-    (error) => error.reason._tag === "NotFound",
-    () => Effect.succeed(Option.none<string>())
-  ).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
+  const text = yield* fs.readFileString(path).pipe(
+    Effect.map(Option.some),
+    Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeedNone),
+    Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
+  )
   if (Option.isNone(text)) return undefined
   const found = Option.getOrUndefined(decodeFormat(text.value))?.format
   if (found !== undefined && found > SessionFile.format) {

@@ -54,6 +54,7 @@ export interface SessionCore {
   readonly compaction: () => Compaction | undefined
   /** Absent while the session is dormant. */
   readonly options: () => Started | undefined
+  /** A new one each time, with the secrets that are known now. */
   readonly redaction: () => Redaction.Redaction
   /** The options of a started session from now on. */
   readonly setOptions: (options: Started) => Effect.Effect<void>
@@ -108,7 +109,6 @@ export const make = Effect.fnUntraced(function*(
 
   let holding: Holding.Holding | undefined
   let options: Started | undefined
-  let redaction = redactionOf(context, undefined)
   let open: OpenAgent | undefined
   let running: Running | undefined
   let compaction: Compaction | undefined
@@ -258,7 +258,6 @@ export const make = Effect.fnUntraced(function*(
     // a dormant session knows none of the options.
     if (open !== undefined && (options === undefined || open.settings !== next.settings)) yield* closeAgent
     options = next
-    redaction = redactionOf(context, next)
   })
 
   const run: SessionCore["run"] = Effect.fnUntraced(function*(held, turn) {
@@ -325,7 +324,7 @@ export const make = Effect.fnUntraced(function*(
     running: () => running,
     compaction: () => compaction,
     options: () => options,
-    redaction: () => redaction,
+    redaction: () => redactionOf(context, options),
     setOptions,
     file,
     holdIfFree,
