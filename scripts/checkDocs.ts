@@ -1,53 +1,70 @@
 /**
- * Checks the documentation: its code blocks' types, and that its links lead somewhere.
+ * Checks the documentation: its code's types, and that its links lead somewhere.
  *
- * Checked are the blocks of Markdown files that start with ```ts check, optionally with a file name by which tests find
- * them, and every ```ts block of a doc comment in packages. All of them are whole files, imports included.
+ * Checked are the blocks of Markdown files that start with ```ts check, and the ```ts blocks of doc comments in packages
+ * that import what they use. A block may have a name, ```ts check echo.ts, by which tests find it and other blocks of its
+ * document import it.
  *
  *   bun scripts/checkDocs.ts [root]
  */
 import { spawnSync } from "node:child_process"
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
-import { dirname, join, resolve } from "node:path"
-import { type Block, codeBlocks } from "./codeBlocks.ts"
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { basename, dirname, join, resolve } from "node:path"
+import { codeBlocks } from "./codeBlocks.ts"
 import { lineAt, type Problem, report } from "./project.ts"
 import { typeChecker } from "./typeChecker.ts"
 
 const root = resolve(process.argv[2] ?? ".")
+const directory = mkdtempSync(join(root, ".tmp-docs-"))
 const problems: Array<Problem> = []
-const blocks: Array<Block & { readonly path: string }> = []
+/** Where each written file's code comes from. */
+const origins = new Map<string, { readonly path: string; readonly line: number }>()
 
 const find = (...patterns: ReadonlyArray<string>): ReadonlyArray<string> =>
   patterns.flatMap((pattern) => [...new Bun.Glob(pattern).scanSync(root)])
 
-for (const path of find("*.md", "docs/**/*.md", "packages/*/README.md", "apps/*/README.md")) {
-  const text = readFileSync(join(root, path), "utf8")
-  for (const block of codeBlocks(text)) {
-    if (/^ts check( |$)/.test(block.info)) blocks.push({ path, ...block })
-  }
+const write = (document: number, name: string, text: string, path: string, line: number): void => {
+  mkdirSync(join(directory, `${document}`), { recursive: true })
+  writeFileSync(join(directory, `${document}`, name), text)
+  origins.set(`${document}/${name}`, { path, line })
+}
+
+const checkLinks = (path: string, text: string): void => {
   for (const match of text.matchAll(/\]\(([^)\s#]+)(#[^)\s]*)?\)/g)) {
     const [, target] = match
     if (/^[a-z]+:/.test(target!) || existsSync(join(root, dirname(path), target!))) continue
     problems.push({ path, line: lineAt(text, match.index), message: `${target} doesn't exist` })
   }
 }
-for (const path of find("packages/*/src/**/*.ts")) {
-  const text = readFileSync(join(root, path), "utf8").replace(/^ *\* ?/gm, "")
-  for (const block of codeBlocks(text)) if (block.info === "ts") blocks.push({ path, ...block })
-}
 
-const directory = mkdtempSync(join(root, ".tmp-docs-"))
+find("*.md", "docs/**/*.md", "packages/*/README.md", "apps/*/README.md", "packages/*/src/**/*.ts").forEach(
+  (path, document) => {
+    const text = readFileSync(join(root, path), "utf8")
+    if (path.endsWith(".md")) {
+      checkLinks(path, text)
+      for (const block of codeBlocks(text)) {
+        const [, name = `${block.line}.ts`] = /^ts check(?: (\S+))?$/.exec(block.info) ?? []
+        if (block.info.startsWith("ts check")) write(document, basename(name), block.text, path, block.line)
+      }
+    } else {
+      for (const block of codeBlocks(text.replace(/^ *\* ?/gm, ""))) {
+        const whole = /^import .* from "[^."]/m.test(block.text) && !/ from "\./.test(block.text)
+        if (block.info === "ts" && whole) write(document, `${block.line}.ts`, block.text, path, block.line)
+      }
+    }
+  }
+)
+
 writeFileSync(
   join(directory, "tsconfig.json"),
   JSON.stringify({
     extends: "../tsconfig.json",
     // An example may name what only its reader will use.
     compilerOptions: { noUnusedLocals: false, noUnusedParameters: false },
-    include: ["*.ts"],
+    include: ["*/*.ts"],
     exclude: []
   })
 )
-blocks.forEach(({ text }, index) => writeFileSync(join(directory, `${index}.ts`), text))
 const { command: [command, ...args] } = typeChecker()
 const { status, stdout } = spawnSync(command, [...args, "--noEmit", "--pretty", "false", "-p", directory], {
   cwd: root,
@@ -55,9 +72,9 @@ const { status, stdout } = spawnSync(command, [...args, "--noEmit", "--pretty", 
 })
 rmSync(directory, { recursive: true })
 if (status === null) throw new Error(`${command} doesn't run`)
-for (const [, index, line, message] of stdout.matchAll(/^\.tmp-docs-\w+\/(\d+)\.ts\((\d+),\d+\): error (.*)$/gm)) {
-  const block = blocks[Number(index)]!
-  problems.push({ path: block.path, line: block.line + Number(line), message: message! })
+for (const [, file, line, message] of stdout.matchAll(/^\.tmp-docs-\w+\/(\S+)\((\d+),\d+\): error (.*)$/gm)) {
+  const origin = origins.get(file!)
+  if (origin !== undefined) problems.push({ path: origin.path, line: origin.line + Number(line), message: message! })
 }
-console.log(`${blocks.length} code blocks checked`)
+console.log(`${origins.size} code blocks checked`)
 report(problems)

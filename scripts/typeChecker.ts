@@ -2,6 +2,7 @@
  * The program that checks types: Effect's, or TypeScript's own where a platform lacks it.
  */
 import { spawnSync } from "node:child_process"
+import { join } from "node:path"
 
 export interface TypeChecker {
   readonly command: readonly [string, ...Array<string>]
@@ -9,11 +10,13 @@ export interface TypeChecker {
   readonly effect: boolean
 }
 
+const modules = join(import.meta.dirname, "../node_modules")
+
 export const typeChecker = (): TypeChecker => {
-  const found = spawnSync(process.execPath, ["node_modules/@effect/tsgo/dist/effect-tsgo.cjs", "get-exe-path"], {
+  const found = spawnSync(process.execPath, [join(modules, "@effect/tsgo/dist/effect-tsgo.cjs"), "get-exe-path"], {
     encoding: "utf8"
   })
   return found.status === 0
     ? { command: [found.stdout.trim()], effect: true }
-    : { command: [process.execPath, "node_modules/typescript/bin/tsc"], effect: false }
+    : { command: [process.execPath, join(modules, "typescript/bin/tsc")], effect: false }
 }

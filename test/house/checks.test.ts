@@ -28,7 +28,10 @@ const check = Effect.fnUntraced(function*(script: string, files: Record<string, 
   const fs = yield* FileSystem.FileSystem
   const directory = yield* fs.makeTempDirectoryScoped()
   yield* write(directory, {
-    "tsconfig.json": JSON.stringify({ compilerOptions: { types: [] }, include: ["packages/*/src", "apps/*/src"] }),
+    "tsconfig.json": JSON.stringify({
+      compilerOptions: { types: [], noEmit: true, allowImportingTsExtensions: true },
+      include: ["packages/*/src", "apps/*/src"]
+    }),
     "packages/protocol/package.json": JSON.stringify({ dependencies: {} }),
     "apps/cli/package.json": JSON.stringify({ dependencies: {} }),
     ...files
@@ -116,6 +119,44 @@ describe("checkHouse", () => {
         "packages/protocol/src/B.ts:1: the file must start with a sentence in /** */",
         "packages/protocol/src/C.ts:13: use Effect.try in place of try",
         "packages/protocol/src/D.ts:800: 805 lines: split it, 800 are the most"
+      ])
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+})
+
+describe("checkDocs", () => {
+  const fence = "```"
+  const block = (info: string, text: string) => `${fence}${info}\n${text}${fence}\n`
+  const commented = (text: string) => `/**\n${text.split("\n").map((line) => ` * ${line}\n`).join("")} */\n`
+
+  it.live("finds nothing in examples that fit, nor in fragments", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkDocs.ts", {
+        "README.md": "[A guide](docs/guide.md#top)\n\n" +
+          block("ts check a.ts", "export const a = 1\n") +
+          block("ts check", `import { a } from "./a.ts"\nexport const b: number = a\n`) +
+          block("ts", "a fragment\n"),
+        "docs/guide.md": "[Back](../README.md), [out](https://example.org)\n",
+        "packages/protocol/src/A.ts": commented(block("ts", "a fragment\n"))
+      })
+      assert.deepStrictEqual(output, ["2 code blocks checked"])
+      assert.strictEqual(code, 0)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("names the place of a type that doesn't fit and of a link that leads nowhere", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkDocs.ts", {
+        "README.md": "One\n" + block("ts check", `export const a = 1\nexport const b: string = a\n`),
+        "docs/guide.md": "\n[There](there.md)\n",
+        "packages/protocol/src/A.ts": commented(
+          "One.\n\n" + block("ts", `import { x } from "nowhere"\nexport const y = x\n`)
+        )
+      })
+      assert.deepStrictEqual(output.toSorted(), [
+        "2 code blocks checked",
+        "README.md:4: TS2322: Type 'number' is not assignable to type 'string'.",
+        "docs/guide.md:2: there.md doesn't exist",
+        "packages/protocol/src/A.ts:5: TS2307: Cannot find module 'nowhere' or its corresponding type declarations."
       ])
       assert.strictEqual(code, 1)
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
