@@ -1,0 +1,99 @@
+/**
+ * Why a bridge can't be reached, launched or used.
+ *
+ * @since 0.1.0
+ */
+import { BridgeId, Closing, ProtocolMismatch, Replaced } from "@gangway/protocol/Bridge"
+import { SandboxError } from "@gangway/sandbox/Sandbox"
+import * as Schema from "effect/Schema"
+
+/**
+ * The reasons for which a bridge is unavailable.
+ *
+ * - `Refused`: nobody listens at the address.
+ * - `Unreachable`: no answer, or a connection that broke off.
+ * - `TimedOut`: no `Hello` within 10 s.
+ * - `TokenMismatch`: the bridge has another token; final.
+ * - `Forbidden`: a proxy, or the bridge for a web origin, refuses this host.
+ * - `Redirected`: the sandbox's proxy wants other credentials than its endpoint gave.
+ * - `BadGateway`: the sandbox's proxy doesn't reach the port.
+ * - `UpgradeRefused`: the bridge is there, but something on the way lets no WebSocket through.
+ * - `UnexpectedStatus`: what answers is no bridge.
+ * - `WrongBridge`: another bridge, or another launch of it, answers at the address.
+ * - `Disconnected`: the connection was lost, again and again.
+ * - `ProtocolError`: the bridge said what this client can't make sense of, or failed in a way of its own.
+ * - `ProtocolMismatch`: the bridge speaks another version of the protocol; final.
+ * - `Retired`: each bridge that was found said that it's replaced or closing.
+ * - `NoWebSocket`: this platform has no global `WebSocket`; see `WebSocketConstructor`. Final.
+ * - `LaunchFailed`: a bridge was launched and ended, or didn't answer; with the end of its log.
+ * - `SandboxFailed`: the sandbox doesn't do what is asked of it.
+ * - `NoToken`: the token can't be had or stored. Final.
+ * - `InvalidOptions`: no bridge can be launched with these options. Final.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const Reason = Schema.TaggedUnion({
+  Refused: {},
+  Unreachable: { problem: Schema.String },
+  TimedOut: {},
+  TokenMismatch: { launch: Schema.optional(Schema.String) },
+  Forbidden: {},
+  Redirected: { status: Schema.Int },
+  BadGateway: { status: Schema.Int },
+  UpgradeRefused: {},
+  UnexpectedStatus: { status: Schema.Int },
+  WrongBridge: { bridge: BridgeId, launch: Schema.String },
+  Disconnected: { code: Schema.Int, problem: Schema.String },
+  ProtocolError: { problem: Schema.String },
+  ProtocolMismatch: { error: ProtocolMismatch },
+  Retired: { error: Schema.Union([Replaced, Closing]) },
+  NoWebSocket: {},
+  LaunchFailed: { exitCode: Schema.optional(Schema.Int), log: Schema.String },
+  SandboxFailed: { error: SandboxError },
+  NoToken: { problem: Schema.String },
+  InvalidOptions: { problem: Schema.String }
+})
+
+/** @category models @since 0.1.0 */
+export type Reason = typeof Reason.Type
+
+const describe = Reason.match({
+  Refused: () => "nobody listens there",
+  Unreachable: ({ problem }) => problem,
+  TimedOut: () => "it doesn't answer Hello within 10 s",
+  TokenMismatch: () => "it has another token: hosts of a bridge must share its token",
+  Forbidden: () => "the connection is forbidden (403)",
+  Redirected: ({ status }) => `the sandbox's proxy asks for other credentials (${status})`,
+  BadGateway: ({ status }) => `the sandbox's proxy doesn't reach it (${status})`,
+  UpgradeRefused: () => "it's there, but no WebSocket gets through to it",
+  UnexpectedStatus: ({ status }) => `what listens there is no bridge (HTTP ${status})`,
+  WrongBridge: ({ bridge, launch }) => `another one answers there (${bridge}, launch ${launch})`,
+  Disconnected: ({ code, problem }) => `the connection was lost (${code}${problem === "" ? "" : `, ${problem}`})`,
+  ProtocolError: ({ problem }) => problem,
+  ProtocolMismatch: ({ error }) => error.message,
+  Retired: ({ error }) => error.message,
+  NoWebSocket: () => "this platform has no global WebSocket: provide a WebSocketConstructor",
+  LaunchFailed: ({ exitCode, log }) =>
+    `${exitCode === undefined ? "it was launched and doesn't answer" : `it was launched and exited with ${exitCode}`}${
+      log === "" ? "" : `; its log ends with:\n${log}`
+    }`,
+  SandboxFailed: ({ error }) => error.message,
+  NoToken: ({ problem }) => `its token can't be had: ${problem}`,
+  InvalidOptions: ({ problem }) => `it can't be launched with these options: ${problem}`
+})
+
+/**
+ * A bridge couldn't be reached, launched or used, for as long as was tried.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class BridgeUnavailable extends Schema.TaggedError<BridgeUnavailable>()("BridgeUnavailable", {
+  bridge: BridgeId,
+  reason: Reason
+}) {
+  override get message() {
+    return `Bridge ${this.bridge}: ${describe(this.reason)}.`
+  }
+}

@@ -1,0 +1,177 @@
+/**
+ * The connection to a bridge that comes back by itself, and the commands that go over it.
+ */
+import type { BridgeId, Closing, Replaced } from "@gangway/protocol/Bridge"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Schedule from "effect/Schedule"
+import * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import type { RpcClientError } from "effect/unstable/rpc/RpcClientError"
+import { BridgeUnavailable, type Reason } from "../BridgeUnavailable.ts"
+import { attempt, type Commands, type Connection, Lost } from "./connection.ts"
+
+/** How a bridge is found. Each call opens a connection, closed with the scope. */
+export interface Connector {
+  /**
+   * Connects to the bridge where it is now. `retired` is a launch that said it's replaced or closing. Without `launch`
+   * no bridge is launched.
+   */
+  readonly connect: (options: {
+    readonly launch: boolean
+    readonly retired: string | undefined
+  }) => Effect.Effect<Connection, Lost, Scope.Scope>
+  /** Connects to the bridge on a port, if that's possible. */
+  readonly connectTo: (port: number) => Effect.Effect<Connection, Lost, Scope.Scope>
+}
+
+/** What a command fails with: finding a bridge that takes it is the client's business. */
+export type CommandError<E> = Exclude<E, Replaced | Closing | RpcClientError> | BridgeUnavailable
+
+export interface Core {
+  readonly bridge: BridgeId
+  /** Its fibers end with the client. */
+  readonly scope: Scope.Scope
+  /** The connection, made anew where it was lost, got suspect, or its bridge retired. */
+  readonly connection: (options: { readonly launch: boolean }) => Effect.Effect<Connection, BridgeUnavailable>
+  readonly unavailable: (reason: Reason) => Effect.Effect<never, BridgeUnavailable>
+  /** Runs a command, again where its connection was lost on the way: commands are safe to repeat. */
+  readonly call: <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) => Effect.Effect<A, CommandError<E>>
+  /** Runs a command on the bridge that listens on the port, if it answers as that launch. */
+  readonly callAt: <A, E>(
+    at: { readonly port: number; readonly launch: string },
+    command: (commands: Commands) => Effect.Effect<A, E>
+  ) => Effect.Effect<A, Exclude<E, RpcClientError> | Lost>
+}
+
+// A command that was lost with its connection this many times in a row is at fault itself.
+const maxRepeats = 5
+
+export const make = Effect.fnUntraced(function*(options: {
+  readonly bridge: BridgeId
+  readonly connector: Connector
+  /** How long a connection is sought before `BridgeUnavailable`. */
+  readonly reconnectFor: Duration.Input
+}): Effect.fn.Return<Core, never, Scope.Scope> {
+  const { bridge, connector } = options
+  const scope = yield* Effect.scope
+  const semaphore = Semaphore.makeUnsafe(1)
+  const open = new Set<Connection>()
+  let current: { readonly connection: Connection; readonly close: Effect.Effect<void> } | undefined
+  let retired: string | undefined
+
+  const isUsable = ({ hello, socket }: Connection) =>
+    !socket.isLost() && !socket.isSuspect() && hello.launch !== retired
+
+  const establish = Effect.fnUntraced(function*(launch: boolean) {
+    const connectionScope = yield* Scope.fork(scope)
+    const connection = yield* connector.connect({ launch, retired }).pipe(
+      Scope.provide(connectionScope),
+      Effect.onExit((exit) => Exit.isFailure(exit) ? Scope.close(connectionScope, exit) : Effect.void)
+    )
+    const close = Effect.suspend(() => {
+      open.delete(connection)
+      return Scope.close(connectionScope, Exit.void)
+    })
+    open.add(connection)
+    yield* Effect.forkIn(Effect.andThen(connection.socket.lost, close), scope)
+    // What is in flight on the one before may still be answered there.
+    if (current !== undefined) yield* Effect.forkIn(Effect.andThen(current.connection.socket.idle, current.close), scope)
+    current = { connection, close }
+    return connection
+  })
+
+  const backoff = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
+    Schedule.jittered,
+    Schedule.upTo({ duration: options.reconnectFor })
+  )
+
+  const connection: Core["connection"] = ({ launch }) => {
+    const usable = <E>(otherwise: Effect.Effect<Connection, E>) =>
+      Effect.suspend(() =>
+        current !== undefined && isUsable(current.connection) ? Effect.succeed(current.connection) : otherwise
+      )
+    return usable(
+      // Who waited for another's attempt finds what came of it.
+      usable(establish(launch)).pipe(
+        Effect.retry({ schedule: backoff, while: (lost) => lost.final !== true && !isFinal(lost.reason) }),
+        Effect.mapError(({ reason }) => new BridgeUnavailable({ bridge, reason })),
+        semaphore.withPermit
+      )
+    )
+  }
+
+  const unavailable = (reason: Reason) => Effect.fail(new BridgeUnavailable({ bridge, reason }))
+
+  const repeat = <A, E>(
+    command: (commands: Commands) => Effect.Effect<A, E>,
+    repeats: number,
+    reason: Reason
+  ): Effect.Effect<A, CommandError<E>> =>
+    repeats > maxRepeats
+      ? unavailable(reason)
+      : Effect.delay(run(command, repeats), Duration.millis(25 * 2 ** repeats))
+
+  const run = <A, E>(
+    command: (commands: Commands) => Effect.Effect<A, E>,
+    repeats: number
+  ): Effect.Effect<A, CommandError<E>> =>
+    Effect.flatMap(connection({ launch: true }), ({ commands, hello, socket }) =>
+      attempt(command(commands)).pipe(
+        Effect.catch((error) => {
+          const known = error as Exclude<E, RpcClientError> | Lost | Replaced | Closing
+          if (known instanceof Lost) {
+            return known.reason._tag === "ProtocolError"
+              ? unavailable(known.reason)
+              : repeat(command, repeats + 1, known.reason)
+          }
+          if (isRetired(known)) {
+            retired = hello.launch
+            return repeat(command, repeats + 1, { _tag: "Retired", error: known })
+          }
+          return Effect.fail(known as CommandError<E>)
+        }),
+        // The answer may still come on the suspect connection; the first outcome is the same on either.
+        Effect.raceFirst(Effect.andThen(socket.suspected, Effect.suspend(() => run(command, repeats))))
+      ))
+
+  return {
+    bridge,
+    scope,
+    connection,
+    unavailable,
+    call: (command) => run(command, 0),
+    callAt: ({ launch, port }, command) =>
+      Effect.suspend(() => {
+        const known = [...open].find((connection) => connection.hello.launch === launch && !connection.socket.isLost())
+        const at = known === undefined ? connector.connectTo(port) : Effect.succeed(known)
+        return Effect.flatMap(at, ({ commands, hello }) =>
+          hello.launch === launch
+            ? attempt(command(commands))
+            : new Lost({ reason: { _tag: "WrongBridge", bridge: hello.bridge, launch: hello.launch } }))
+      }).pipe(Effect.scoped)
+  }
+})
+
+const isRetired = (error: unknown): error is Replaced | Closing =>
+  typeof error === "object" && error !== null && "_tag" in error &&
+  (error._tag === "Replaced" || error._tag === "Closing")
+
+const isFinal = (reason: Reason): boolean => {
+  switch (reason._tag) {
+    case "TokenMismatch":
+    case "Forbidden":
+    case "WrongBridge":
+    case "ProtocolMismatch":
+    case "NoWebSocket":
+    case "LaunchFailed":
+    case "NoToken":
+    case "InvalidOptions":
+      return true
+    case "SandboxFailed":
+      return reason.error.reason._tag !== "Transient" && reason.error.reason._tag !== "NotRunning"
+    default:
+      return false
+  }
+}

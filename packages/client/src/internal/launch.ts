@@ -1,0 +1,236 @@
+/**
+ * How a bridge is found by its listening file, and launched where there's none that lives.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import type { Sandbox, SandboxError, Started } from "@gangway/sandbox/Sandbox"
+import * as Clock from "effect/Clock"
+import type { Crypto } from "effect/Crypto"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Encoding from "effect/Encoding"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import type { Reason } from "../BridgeUnavailable.ts"
+import type { LaunchOptions, Program } from "../Launcher.ts"
+import type { TokenStore } from "../TokenStore.ts"
+import { toHello } from "./client.ts"
+import * as Connection from "./connection.ts"
+import type { Connector } from "./core.ts"
+
+/** How long a bridge that the file names is given to answer `Hello`. */
+const helloTimeout = 10_000
+
+/** How long a launched bridge is given to do so. */
+const launchTimeout = 60_000
+
+// Exit codes 3 and 0 say that another bridge serves or will; so many in a row say that none does.
+const maxLaunches = 3
+
+export const connector = (
+  { crypto, sandbox, tokens }: {
+    readonly sandbox: Sandbox["Service"]
+    readonly tokens: TokenStore["Service"]
+    readonly crypto: Crypto
+  },
+  program: Program,
+  options: LaunchOptions
+): Connector => {
+  const { bridge, stateDirectory } = options
+  const log = `${stateDirectory}/bridge.log`
+
+  const token = Effect.mapError(
+    tokens.get(bridge),
+    ({ message }) => new Connection.Lost({ reason: { _tag: "NoToken", problem: message } })
+  )
+
+  const failed = (error: SandboxError) => new Connection.Lost({ reason: { _tag: "SandboxFailed", error } })
+  const wake = Effect.mapError(sandbox.wake, failed)
+  // A sandbox that stopped is started by the first thing that's asked of it.
+  const awake = <A>(effect: Effect.Effect<A, SandboxError>) =>
+    Effect.catch(effect, (error) =>
+      error.reason._tag === "NotRunning"
+        ? Effect.andThen(wake, Effect.mapError(effect, failed))
+        : Effect.fail(failed(error)))
+
+  const listeningFile = Effect.map(
+    awake(sandbox.readFile(Bridge.listeningFile(stateDirectory))),
+    Option.flatMap((bytes) => decodeListeningFile(new TextDecoder().decode(bytes)))
+  )
+
+  const open = Effect.fnUntraced(function*(port: number) {
+    const { headers, url } = yield* awake(sandbox.endpoint(port))
+    return yield* Connection.open({
+      bridge,
+      address: { url, headers, token: yield* token },
+      ...toHello(options)
+    })
+  })
+
+  // The bridge that the file names, or why it's not to be had.
+  const openFile = Effect.fnUntraced(function*(file: Bridge.ListeningFile) {
+    const outer = yield* Effect.scope
+    const scope = yield* Scope.fork(outer)
+    return yield* open(file.port).pipe(
+      Effect.flatMap((connection) =>
+        connection.hello.launch === file.launch
+          ? Effect.succeed(connection)
+          : new Connection.Lost({ reason: { _tag: "WrongBridge", bridge, launch: connection.hello.launch } })
+      ),
+      Scope.provide(scope),
+      Effect.onExit((exit) => Exit.isFailure(exit) ? Scope.close(scope, exit) : Effect.void),
+      Effect.result
+    )
+  })
+
+  const logTail = Effect.gen(function*() {
+    const bytes = Option.getOrElse(yield* awake(sandbox.readFile(log)), () => new Uint8Array())
+    const text = new TextDecoder().decode(bytes.subarray(-2048)).trimEnd()
+    return text.replaceAll(Redacted.value(yield* token), "[redacted:TOKEN]")
+  }).pipe(Effect.orElseSucceed(() => ""))
+
+  const start = Effect.gen(function*() {
+    const nonce = Encoding.encodeBase64Url(yield* Effect.orDie(crypto.randomBytes(12)))
+    const stdinLine = yield* launchLine(options, sandbox, nonce, yield* token)
+    return yield* awake(sandbox.start({ ...program, stdinLine, log }))
+  })
+
+  // Waits for a bridge other than the `dead` one, whoever launched it; `undefined` where it's to be sought again.
+  const launched = Effect.fnUntraced(function*(started: Started, dead: string | undefined) {
+    const since = yield* Clock.currentTimeMillis
+    let interval = 15
+    let exitCode = Option.none<number>()
+    while ((yield* Clock.currentTimeMillis) - since < launchTimeout) {
+      const file = yield* listeningFile
+      if (Option.isSome(file) && file.value.launch !== dead) {
+        const opened = yield* openFile(file.value)
+        if (Result.isSuccess(opened)) return opened.success
+        if (isFinal(opened.failure.reason, file.value)) return yield* opened.failure
+      }
+      if (Option.isSome(exitCode)) {
+        // The file was read once more since it ended.
+        if (exitCode.value === Bridge.ExitCode.portTaken || exitCode.value === Bridge.ExitCode.done) return undefined
+        return yield* new Connection.Lost({
+          reason: { _tag: "LaunchFailed", exitCode: exitCode.value, log: yield* logTail }
+        })
+      }
+      exitCode = yield* Effect.orElseSucceed(started.exitCode, Option.none<number>)
+      if (Option.isNone(exitCode)) yield* Effect.sleep(Duration.millis(interval))
+      interval = Math.min(250, interval * 1.5)
+    }
+    return yield* new Connection.Lost({ reason: { _tag: "LaunchFailed", log: yield* logTail } })
+  })
+
+  const connect: Connector["connect"] = Effect.fnUntraced(function*({ launch, retired }) {
+    let dead: string | undefined = retired
+    let suspect: { readonly launch: string; readonly since: number } | undefined
+    let launches = 0
+    let reason: Reason = { _tag: "Refused" }
+    while (true) {
+      const file = yield* listeningFile
+      if (Option.isNone(file) || file.value.launch === dead) {
+        if (!launch) return yield* new Connection.Lost({ reason, final: true })
+        if (launches++ === maxLaunches) {
+          return yield* new Connection.Lost({
+            reason: { _tag: "LaunchFailed", exitCode: Bridge.ExitCode.portTaken, log: yield* logTail }
+          })
+        }
+        const connection = yield* launched(yield* start, dead)
+        if (connection !== undefined) return connection
+        continue
+      }
+      const opened = yield* openFile(file.value)
+      if (Result.isSuccess(opened)) return opened.success
+      reason = opened.failure.reason
+      if (isFinal(reason, file.value)) return yield* opened.failure
+      if (isStale(reason)) {
+        // Only if the file still says so when it's read again.
+        dead = file.value.launch
+        continue
+      }
+      if ((yield* wake) === "restarted") {
+        dead = file.value.launch
+        continue
+      }
+      const now = yield* Clock.currentTimeMillis
+      if (suspect?.launch !== file.value.launch) suspect = { launch: file.value.launch, since: now }
+      if (reason._tag === "TimedOut" || now - suspect.since >= helloTimeout) {
+        // A proxy that refuses this host would refuse it another bridge too.
+        if (isProxy(reason)) return yield* opened.failure
+        dead = file.value.launch
+        continue
+      }
+      yield* Effect.sleep("250 millis")
+    }
+  })
+
+  return { connect, connectTo: open }
+}
+
+const decodeListeningFile = Schema.decodeUnknownOption(Schema.fromJsonString(Bridge.ListeningFile))
+
+// What another bridge wouldn't change. A 401 counts only from the bridge that the file names.
+const isFinal = (reason: Reason, file: Bridge.ListeningFile): boolean => {
+  switch (reason._tag) {
+    case "TokenMismatch":
+      return reason.launch === file.launch
+    case "Forbidden":
+    case "ProtocolMismatch":
+    case "NoWebSocket":
+    case "NoToken":
+    case "SandboxFailed":
+      return true
+    default:
+      return false
+  }
+}
+
+// Nobody's there, or somebody else is.
+const isStale = (reason: Reason): boolean =>
+  reason._tag === "Refused" || reason._tag === "TokenMismatch" || reason._tag === "WrongBridge"
+
+const isProxy = (reason: Reason): boolean => reason._tag === "Redirected" || reason._tag === "UpgradeRefused"
+
+const encodeLaunchOptions = Schema.encodeEffect(Schema.toCodecJson(Bridge.LaunchOptions))
+
+// A message about the options must hold no secret, so they're checked without.
+const launchLine = Effect.fnUntraced(function*(
+  options: LaunchOptions,
+  sandbox: Sandbox["Service"],
+  launch: string,
+  token: Redacted.Redacted<string>
+) {
+  const { agentOptions, allowedOrigins, idleTimeout, maxTurnBytes, sync } = options
+  const invalid = (problem: string) => new Connection.Lost({ reason: { _tag: "InvalidOptions", problem } })
+  if (!/^[\x21-\x7e]{32,4096}$/.test(Redacted.value(token))) {
+    return yield* invalid("the token must be of 32 to 4096 visible ASCII characters")
+  }
+  const encoded = yield* encodeLaunchOptions({
+    token: "-".repeat(32),
+    bridge: options.bridge,
+    stateDirectory: options.stateDirectory,
+    agentOptions: { agent: agentOptions.agent },
+    port: options.port ?? (sandbox.ports === "any" ? 0 : sandbox.ports[0]),
+    hostname: sandbox.hostname,
+    launch,
+    ...(idleTimeout === undefined ? {} : { idleTimeout: Duration.fromInputUnsafe(idleTimeout) }),
+    ...(allowedOrigins === undefined ? {} : { allowedOrigins }),
+    ...(maxTurnBytes === undefined ? {} : { maxTurnBytes }),
+    ...(sync === undefined ? {} : { sync })
+  }).pipe(Effect.mapError(({ message }) => invalid(message)))
+  return Redacted.make(JSON.stringify({
+    ...encoded as Schema.JsonObject,
+    token: Redacted.value(token),
+    agentOptions: revealed(agentOptions)
+  }))
+})
+
+const revealed = (value: unknown): unknown => {
+  if (Redacted.isRedacted(value)) return Redacted.value(value)
+  if (Array.isArray(value)) return value.map(revealed)
+  if (typeof value !== "object" || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, value]) => [key, revealed(value)]))
+}

@@ -1,0 +1,142 @@
+/**
+ * Makes sessions.
+ */
+import type * as Bridge from "@gangway/protocol/Bridge"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import type * as Rpc from "effect/unstable/rpc/Rpc"
+import type { Session, SessionOptions, StartTurnOptions } from "../Session.ts"
+import type { StartSessionError, StartTurnError } from "../Turn.ts"
+import type { Commands } from "./connection.ts"
+import type { CommandError, Core } from "./core.ts"
+import * as Turn from "./turn.ts"
+
+export const start = Effect.fnUntraced(
+  function*(core: Core, options: SessionOptions): Effect.fn.Return<Session, StartSessionError> {
+    const session = make(core, options.session, options)
+    const { resumed } = yield* session.start
+    return { ...session.handle, resumed }
+  }
+)
+
+export const attach = (core: Core, session: Bridge.SessionId): Session => make(core, session, undefined).handle
+
+const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | undefined) => {
+  // The bridge that had the session started, by this host.
+  let launch: string | undefined
+
+  const currentLaunch = Effect.map(core.connection({ launch: true }), ({ hello }) => hello.launch)
+
+  const start = Effect.gen(function*() {
+    const reply = yield* core.call((commands) => commands.StartSession(payload(options!)))
+    launch = yield* currentLaunch
+    return reply
+  })
+
+  // A session is dormant on a new bridge, so it's started again; one that somebody stopped stays stopped.
+  const restarting = <A, E extends { readonly _tag: string }>(
+    command: (commands: Commands) => Effect.Effect<A, E>
+  ): Effect.Effect<A, CommandError<E> | StartSessionError> =>
+    core.call(command).pipe(
+      Effect.catch((error) => {
+        const failed = Effect.fail(error)
+        if (error._tag !== "SessionNotStarted" || options === undefined) return failed
+        return Effect.flatMap(currentLaunch, (current) =>
+          current === launch ? failed : Effect.andThen(start, core.call(command)))
+      })
+    )
+
+  // Another bridge that holds the session takes its answers; where it can't be reached, the session is taken over.
+  const answer: Turn.Owner["answer"] = <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) =>
+    core.call(command).pipe(
+      Effect.catchIf(isBusy as (error: CommandError<E>) => error is never, (busy: Bridge.SessionBusy) => {
+        const failed = Effect.fail(busy as CommandError<E>)
+        const takenOver = options === undefined
+          ? failed
+          : Effect.matchEffect(start, { onFailure: () => failed, onSuccess: () => core.call(command) })
+        if (busy.port === undefined || busy.launch === undefined) return takenOver
+        return core.callAt({ port: busy.port, launch: busy.launch }, command).pipe(
+          Effect.timeoutOrElse({ duration: "5 seconds", orElse: () => takenOver }),
+          Effect.catchIf(
+            (error): error is never => isTagged(error, "Lost") || isTagged(error, "Replaced") || isTagged(error, "Closing"),
+            () => takenOver
+          )
+        ) as Effect.Effect<A, CommandError<E>>
+      })
+    ) as Effect.Effect<A, CommandError<E>>
+
+  const startTurn: Session["startTurn"] = Effect.fnUntraced(function*(turnOptions) {
+    const { maxContinuations, onBridgeDeath, turn } = turnOptions
+    const startAttempt = (attempt: number) =>
+      restarting((commands) => commands.StartTurn(turnPayload(session, turnOptions, attempt)))
+    const owner: Turn.Owner = { core, session, answer, start: startAttempt }
+    const started = yield* startAttempt(turnOptions.attempt ?? 1).pipe(
+      Effect.catchTag("TurnConflict", (conflict) =>
+        // Without an attempt of its own the call joins the turn as it stands, which changes nothing.
+        turnOptions.attempt === undefined && conflict.field === "attempt"
+          ? startAttempt(conflict.attempt)
+          : Effect.fail(conflict))
+    ) as Effect.Effect<Rpc.Success<typeof Bridge.StartTurn>, StartTurnError>
+    const handle = Turn.make(owner, turn, { maxContinuations, onBridgeDeath }, started)
+    if (options !== undefined) yield* Turn.serve(owner, options, handle, started)
+    return handle
+  })
+
+  const handle: Session = {
+    session,
+    resumed: undefined,
+    startTurn,
+    turn: (turn, policy = {}) =>
+      Turn.make(
+        {
+          core,
+          session,
+          answer,
+          start: (attempt) => restarting((commands) => commands.StartTurn({ session, turn, attempt }))
+        },
+        turn,
+        policy
+      ),
+    compact: (options) => restarting((commands) => commands.Compact({ session, ...options })) as never,
+    readState: answer((commands) => commands.ReadState({ session })),
+    stop: core.call((commands) => commands.StopSession({ session })),
+    destroy: core.call((commands) => commands.DestroySession({ session }))
+  }
+
+  return { handle, start }
+}
+
+const isTagged = (error: unknown, tag: string) =>
+  typeof error === "object" && error !== null && "_tag" in error && error._tag === tag
+
+const isBusy = (error: unknown) => isTagged(error, "SessionBusy")
+
+const millis = (input: Duration.Input | undefined) =>
+  input === undefined ? undefined : Duration.toMillis(Duration.fromInputUnsafe(input))
+
+// A field that's undefined is left out: on the wire it would be one that doesn't fit.
+const defined = <A extends object>(fields: A): { [K in keyof A]: Exclude<A[K], undefined> } =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never
+
+const payload = ({ onApproval: _, onQuestion: __, ...options }: SessionOptions) =>
+  defined({
+    ...options,
+    permissions: options.permissions ?? "ask",
+    settings: options.settings ?? "project",
+    tools: options.tools?.tools,
+    approvalTimeout: millis(options.approvalTimeout),
+    limits: options.limits === undefined
+      ? undefined
+      : defined({ ...options.limits, time: millis(options.limits.time) })
+  }) as Rpc.PayloadConstructor<typeof Bridge.StartSession>
+
+const turnPayload = (session: Bridge.SessionId, options: StartTurnOptions, attempt: number) => {
+  const { maxContinuations: _, onBridgeDeath: __, ...turn } = options
+  return defined({
+    ...turn,
+    session,
+    attempt,
+    prompt: typeof turn.prompt === "string" ? [{ type: "text", text: turn.prompt }] as const : turn.prompt,
+    timeout: millis(turn.timeout)
+  }) as Rpc.PayloadConstructor<typeof Bridge.StartTurn>
+}

@@ -1,0 +1,366 @@
+/**
+ * One WebSocket to a bridge, as the transport of an `RpcClient` and of reads.
+ *
+ * It takes each message off the socket at once, so that a consumer that stalls holds up neither other calls nor the
+ * acknowledgements of other reads: a read's batches wait in a buffer of their own, of `maxBuffered` characters at most,
+ * and beyond that the read is ended, for its reader to read again from the next number. A consumer takes all there is,
+ * so that as much again may be in its hands.
+ *
+ * Reads don't go through `RpcClient`: it would decode each part by its schema, which costs five times what parsing it
+ * costs, and stop reading the socket while a consumer's queue is full.
+ */
+import { maxRequestBytes, type ReadTurn, type TurnEvent } from "@gangway/protocol/Bridge"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import * as Result from "effect/Result"
+import type * as Scope from "effect/Scope"
+import type * as Rpc from "effect/unstable/rpc/Rpc"
+import * as RpcClient from "effect/unstable/rpc/RpcClient"
+import { RpcClientDefect, RpcClientError } from "effect/unstable/rpc/RpcClientError"
+import type { FromServerEncoded, ResponseExitEncoded } from "effect/unstable/rpc/RpcMessage"
+import { RequestId } from "effect/unstable/rpc/RpcMessage"
+import * as RpcSerialization from "effect/unstable/rpc/RpcSerialization"
+import type { WebSocketEvent, WebSocketLike } from "effect/unstable/socket/Socket"
+import type { Reason } from "../BridgeUnavailable.ts"
+import { WebSocketConstructor } from "../WebSocketConstructor.ts"
+
+/** How much of a read waits for its consumer, in characters of its messages. */
+export const maxBuffered = 4 * 1024 * 1024
+
+/** How often a ping is sent. */
+export const pingInterval = "15 seconds"
+
+// A connection is suspect when this many pings, and so 30 s, have brought no message.
+const unansweredPings = 2
+
+/**
+ * What a read has to say when its consumer asks.
+ *
+ * `Suspect` comes when nothing arrived for 30 s after a ping. The WebSocket API shows whole messages only, so this may
+ * be a dead connection, or a big message on a slow link, whose bytes are on their way. The reader can't tell, so it
+ * opens a second connection and takes whichever brings something first: a dead connection costs no more than the 30 s,
+ * and on a slow link no byte that arrived is thrown away.
+ */
+export type Signal =
+  | { readonly _tag: "Events"; readonly events: ReadonlyArray<TurnEvent> }
+  | { readonly _tag: "Ended"; readonly exit: ResponseExitEncoded["exit"] }
+  | { readonly _tag: "Overflown" }
+  | { readonly _tag: "Lost"; readonly reason: Reason }
+  | { readonly _tag: "Suspect" }
+
+/** A read of a turn on one connection. It has one consumer. */
+export interface Read {
+  /** What there is, without waiting. */
+  readonly poll: () => Signal | undefined
+  /** Waits until `poll` has something to say; with `ignoreSuspicion` until that is something else than `Suspect`. */
+  readonly wait: (ignoreSuspicion: boolean) => Effect.Effect<void>
+  /** Ends it, and tells the bridge. */
+  readonly close: () => void
+}
+
+/** An open WebSocket. */
+export interface Socket {
+  readonly protocol: RpcClient.Protocol["Service"]
+  readonly makeRequestId: () => RequestId
+  readonly read: (payload: Rpc.Payload<typeof ReadTurn>) => Read
+  /** Waits until the connection is lost. */
+  readonly lost: Effect.Effect<Reason>
+  readonly isLost: () => boolean
+  /** Waits until nothing arrived for 30 s after a ping. */
+  readonly suspected: Effect.Effect<void>
+  readonly isSuspect: () => boolean
+  /** Waits until nothing is in flight. */
+  readonly idle: Effect.Effect<void>
+}
+
+/** Opens a WebSocket, closed with the scope. It fails with nothing where the other side can be asked what's wrong. */
+export const open: (options: {
+  readonly url: string
+  readonly protocols: Array<string>
+  readonly headers: Readonly<Record<string, string>>
+  readonly pings: boolean
+}) => Effect.Effect<Socket, Reason | undefined, Scope.Scope> = Effect.fnUntraced(function*(options) {
+  const construct = yield* WebSocketConstructor
+  if (construct === undefined) return yield* Effect.fail<Reason>({ _tag: "NoWebSocket" })
+  const webSocket = yield* Effect.acquireRelease(
+    Effect.try({
+      try: () => construct(options),
+      catch: (cause): Reason => ({ _tag: "Unreachable", problem: String(cause) })
+    }),
+    (webSocket) => Effect.sync(() => webSocket.close(1000))
+  )
+  if ("binaryType" in webSocket) webSocket.binaryType = "arraybuffer"
+  yield* opened(webSocket)
+
+  const context = yield* Effect.context<never>()
+  const lost = Deferred.makeUnsafe<Reason>()
+  const suspicion = Latch.makeUnsafe(false)
+  const idle = Latch.makeUnsafe(true)
+  const reads = new Map<unknown, InternalRead>()
+  const requests = new Map<unknown, { readonly clientId: number; readonly size: number }>()
+  let lostReason: Reason | undefined
+  let unanswered = 0
+  let lastId = 0
+
+  const makeRequestId = () => RequestId(lastId++)
+  const isSuspect = () => suspicion.isOpen()
+  const busy = () => idle.closeUnsafe()
+  const settle = () => {
+    if (reads.size === 0 && requests.size === 0) idle.openUnsafe()
+  }
+  const send = (message: unknown) => webSocket.send(JSON.stringify(message))
+
+  const protocol = yield* RpcClient.Protocol.make((writeResponse, clientIds) => {
+    // What the client does with a response ends at once, so these fibers have nobody to outlive.
+    const respond = (clientId: number, response: FromServerEncoded) => {
+      Effect.runForkWith(context)(writeResponse(clientId, response))
+    }
+    const refuse = (clientId: number, requestId: string | number) =>
+      respond(clientId, {
+        _tag: "Exit",
+        requestId,
+        exit: {
+          _tag: "Failure",
+          cause: [{ _tag: "Fail", error: { _tag: "TooLarge", limit: maxRequestBytes } }]
+        }
+      })
+
+    const lose = (reason: Reason) => {
+      if (lostReason !== undefined) return
+      lostReason = reason
+      Deferred.doneUnsafe(lost, Effect.succeed(reason))
+      for (const read of reads.values()) read.end({ _tag: "Lost", reason })
+      reads.clear()
+      if (reason._tag === "Disconnected" && reason.code === 1009) {
+        // The largest request is what the other side found too large; the others are repeated.
+        const [id, request] = [...requests].reduce((a, b) => b[1].size > a[1].size ? b : a, [undefined, undefined!])
+        if (request !== undefined) refuse(request.clientId, id as string | number)
+      }
+      requests.clear()
+      settle()
+      for (const clientId of clientIds) respond(clientId, { _tag: "ClientProtocolError", error: lostError(reason) })
+      webSocket.close(1000)
+    }
+
+    const receive = (message: FromServerEncoded | null, size: number) => {
+      switch (message?._tag) {
+        case "Pong":
+          return
+        case "Chunk": {
+          const read = reads.get(message.requestId)
+          if (read === undefined) return
+          if (read.push(message.values as ReadonlyArray<TurnEvent>, size)) {
+            send({ _tag: "Ack", requestId: message.requestId })
+          } else {
+            reads.delete(message.requestId)
+            settle()
+            send({ _tag: "Interrupt", requestId: message.requestId })
+          }
+          return
+        }
+        case "Exit": {
+          const read = reads.get(message.requestId)
+          const request = requests.get(message.requestId)
+          reads.delete(message.requestId)
+          requests.delete(message.requestId)
+          settle()
+          if (read !== undefined) read.end({ _tag: "Ended", exit: message.exit })
+          else if (request !== undefined) respond(request.clientId, message)
+          return
+        }
+        case "Defect":
+          return lose({ _tag: "ProtocolError", problem: defectText(message.defect) })
+        default:
+          return lose({ _tag: "ProtocolError", problem: "it sent a message of an unknown form" })
+      }
+    }
+
+    webSocket.addEventListener("message", ({ data }) => {
+      unanswered = 0
+      if (isSuspect()) suspicion.closeUnsafe()
+      const text = typeof data === "string" ? data : new TextDecoder().decode(data as ArrayBuffer)
+      const parsed = Result.try(() => JSON.parse(text) as FromServerEncoded | null | Array<FromServerEncoded>)
+      if (Result.isFailure(parsed)) return lose({ _tag: "ProtocolError", problem: "it sent a message that isn't JSON" })
+      if (!Array.isArray(parsed.success)) return receive(parsed.success, text.length)
+      for (const message of parsed.success) receive(message, text.length)
+    })
+    webSocket.addEventListener("close", (event) => lose(disconnected(event)), { once: true })
+    webSocket.addEventListener("error", () => lose(disconnected({ code: 1006 })), { once: true })
+    if (webSocket.readyState > 1) lose(disconnected({ code: 1006 }))
+
+    return Effect.as(
+      Effect.addFinalizer(() => Effect.sync(() => lose(disconnected({ code: 1000, reason: "closed by this host" })))),
+      {
+        send: (clientId, message) =>
+          Effect.suspend(() => {
+            if (lostReason !== undefined) return Effect.fail(lostError(lostReason))
+            const text = JSON.stringify(message)
+            if (message._tag === "Request") {
+              if (isLongerThan(text, maxRequestBytes)) return Effect.sync(() => refuse(clientId, message.id))
+              requests.set(message.id, { clientId, size: text.length })
+              busy()
+            } else if (message._tag === "Interrupt") {
+              requests.delete(message.requestId)
+              settle()
+            }
+            return Effect.sync(() => webSocket.send(text))
+          }),
+        // Only reads are acknowledged.
+        supportsAck: false,
+        supportsTransferables: false,
+        codecFor: RpcSerialization.json.codecFor
+      }
+    )
+  })
+
+  if (options.pings) {
+    yield* Effect.sync(() => {
+      if (lostReason !== undefined) return
+      if (unanswered === unansweredPings) {
+        suspicion.openUnsafe()
+        for (const read of reads.values()) read.wake()
+      } else {
+        unanswered++
+      }
+      send({ _tag: "Ping" })
+    }).pipe(
+      Effect.delay(pingInterval),
+      Effect.forever,
+      Effect.forkScoped
+    )
+  }
+
+  return {
+    protocol,
+    makeRequestId,
+    read: (payload) => {
+      const id = makeRequestId()
+      const read = makeRead(isSuspect, () => {
+        if (!reads.delete(id)) return
+        settle()
+        send({ _tag: "Interrupt", requestId: id })
+      })
+      if (lostReason === undefined) {
+        reads.set(id, read)
+        busy()
+        send({ _tag: "Request", id, tag: "ReadTurn", payload, headers: [] })
+      } else {
+        read.end({ _tag: "Lost", reason: lostReason })
+      }
+      return read
+    },
+    lost: Deferred.await(lost),
+    isLost: () => lostReason !== undefined,
+    suspected: suspicion.await,
+    isSuspect,
+    idle: idle.await
+  }
+})
+
+/** What a lost connection's `RpcClientError` carries. */
+export const reasonOf = (error: RpcClientError): Reason => {
+  const cause = error.reason._tag === "RpcClientDefect" ? error.reason.cause : undefined
+  return cause instanceof LostCause ? cause.reason : { _tag: "ProtocolError", problem: error.message }
+}
+
+/** The text of a defect that the bridge sent. */
+export const defectText = (defect: unknown): string =>
+  typeof defect === "string"
+    ? defect
+    : typeof defect === "object" && defect !== null && "message" in defect
+    ? String(defect.message)
+    : JSON.stringify(defect)
+
+class LostCause extends Error {
+  readonly reason: Reason
+  constructor(reason: Reason) {
+    super(reason._tag)
+    this.reason = reason
+  }
+}
+
+const lostError = (reason: Reason) =>
+  new RpcClientError({ reason: new RpcClientDefect({ message: "Connection lost", cause: new LostCause(reason) }) })
+
+const disconnected = (event: WebSocketEvent): Reason => ({
+  _tag: "Disconnected",
+  code: event.code ?? 1006,
+  problem: event.reason ?? ""
+})
+
+// Node 22 tells a refused upgrade by an error without a close.
+const opened = (webSocket: WebSocketLike) =>
+  Effect.callback<void, undefined>((resume) => {
+    const onOpen = () => resume(Effect.void)
+    const onFailure = () => resume(Effect.fail(undefined))
+    webSocket.addEventListener("open", onOpen)
+    webSocket.addEventListener("error", onFailure)
+    webSocket.addEventListener("close", onFailure)
+    const remove = () => {
+      webSocket.removeEventListener("open", onOpen)
+      webSocket.removeEventListener("error", onFailure)
+      webSocket.removeEventListener("close", onFailure)
+    }
+    return Effect.sync(remove)
+  })
+
+// A character has at most three bytes.
+const isLongerThan = (text: string, bytes: number) =>
+  text.length > bytes || (text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes)
+
+interface InternalRead extends Read {
+  /** Takes events, or says that there's no room left. */
+  readonly push: (events: ReadonlyArray<TurnEvent>, size: number) => boolean
+  readonly end: (last: Signal) => void
+  readonly wake: () => void
+}
+
+const makeRead = (isSuspect: () => boolean, close: () => void): InternalRead => {
+  let events: Array<TurnEvent> = []
+  let buffered = 0
+  let last: Signal | undefined
+  let waiter: { readonly ignoreSuspicion: boolean; readonly resume: (_: Effect.Effect<void>) => void } | undefined
+
+  const isReady = (ignoreSuspicion: boolean) =>
+    events.length > 0 || last !== undefined || (!ignoreSuspicion && isSuspect())
+  const wake = () => {
+    if (waiter === undefined || !isReady(waiter.ignoreSuspicion)) return
+    waiter.resume(Effect.void)
+    waiter = undefined
+  }
+
+  return {
+    poll: () => {
+      if (events.length > 0) {
+        const signal: Signal = { _tag: "Events", events }
+        events = []
+        buffered = 0
+        return signal
+      }
+      return last ?? (isSuspect() ? { _tag: "Suspect" } : undefined)
+    },
+    wait: (ignoreSuspicion) =>
+      Effect.callback((resume) => {
+        if (isReady(ignoreSuspicion)) return resume(Effect.void)
+        waiter = { ignoreSuspicion, resume }
+        return Effect.sync(() => {
+          waiter = undefined
+        })
+      }),
+    close,
+    push: (chunk, size) => {
+      events.push(...chunk)
+      buffered += size
+      const hasRoom = buffered <= maxBuffered
+      if (!hasRoom) last = { _tag: "Overflown" }
+      wake()
+      return hasRoom
+    },
+    end: (signal) => {
+      last ??= signal
+      wake()
+    },
+    wake
+  }
+}

@@ -1,0 +1,164 @@
+/**
+ * Makes turns.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import type * as Schema from "effect/Schema"
+import * as Semaphore from "effect/Semaphore"
+import * as Stream from "effect/Stream"
+import type { BridgeUnavailable } from "../BridgeUnavailable.ts"
+import type { SessionOptions } from "../Session.ts"
+import * as Turn from "../Turn.ts"
+import type { Commands } from "./connection.ts"
+import type { CommandError, Core } from "./core.ts"
+import * as Reader from "./reader.ts"
+import { type Answer, respond } from "./responder.ts"
+
+/** What a turn needs of its session. */
+export interface Owner {
+  readonly core: Core
+  readonly session: Bridge.SessionId
+  /** Runs an answer where the session is held. */
+  readonly answer: <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) => Effect.Effect<A, CommandError<E>>
+  /** Starts an attempt of the turn, and the session before, where its bridge is a new one. */
+  readonly start: (attempt: number) => Effect.Effect<Turn.StartedTurn, Turn.StartTurnError | Turn.StartSessionError>
+}
+
+export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, started?: Turn.StartedTurn): Turn.Turn => {
+  const { core, session } = owner
+  const continues = (policy.onBridgeDeath ?? (started === undefined ? "fail" : "continue")) === "continue"
+  const connection = core.connection({ launch: continues })
+  const key = { session, turn }
+  const end = Deferred.makeUnsafe<Bridge.End>()
+  const semaphore = Semaphore.makeUnsafe(1)
+  // The furthest that any read of this handle has come.
+  let next = 1
+  let attempt: number | undefined
+  let latest = started?.attempt ?? 0
+  let continuations = policy.maxContinuations ?? 3
+  let isAborted = false
+
+  const onProgress = (readNext: number, readAttempt: number) => {
+    if (readNext > next) {
+      next = readNext
+      attempt = readAttempt
+    }
+    latest = Math.max(latest, readAttempt)
+  }
+
+  const take = (line: Bridge.EndLine) => Effect.as(Deferred.succeed(end, line.end), false)
+
+  // One at a time: several reads of the turn come to the same end.
+  const onEnd = (line: Bridge.EndLine): Effect.Effect<boolean, Turn.ContinueFailed> =>
+    Effect.suspend(() => {
+      if (latest > line.attempt) return Effect.succeed(true)
+      if (!continues || isAborted || continuations === 0 || !isBridgeDeath(line.end)) return take(line)
+      return owner.start(line.attempt + 1).pipe(
+        Effect.map((reply) => {
+          continuations--
+          latest = Math.max(latest, reply.attempt)
+          return true
+        }),
+        Effect.catch((reason) => {
+          switch (reason._tag) {
+            // Another host was faster.
+            case "TurnConflict":
+              if (reason.attempt > line.attempt) {
+                latest = reason.attempt
+                return Effect.succeed(true)
+              }
+              break
+            case "TurnSuperseded":
+              return take(line)
+          }
+          return Effect.fail(new Turn.ContinueFailed({ turn, end: line.end, reason }))
+        })
+      )
+    }).pipe(semaphore.withPermit)
+
+  const parts = (options?: Turn.ReadOptions) =>
+    Reader.read({ ...options, ...key, bridge: core.bridge, connection, onProgress, onEnd })
+
+  return {
+    session,
+    turn,
+    started,
+    parts,
+    end: Effect.suspend(() => {
+      const known = Effect.raceFirst(
+        Deferred.await(end),
+        Effect.andThen(Stream.runDrain(parts({ from: next, attempt })), Deferred.await(end))
+      )
+      return Deferred.isDoneUnsafe(end) ? Deferred.await(end) : known
+    }),
+    text: Effect.map(Stream.runCollect(parts()), Turn.toText),
+    abort: (options) =>
+      Effect.suspend(() => {
+        isAborted = true
+        return core.call((commands) => commands.AbortTurn({ ...key, ...options }))
+      }),
+    approve: (approval) => Effect.asVoid(owner.answer((commands) => commands.Approve({ ...key, ...approval }))),
+    answer: ({ id, isFailure = false, result }) =>
+      Effect.asVoid(
+        owner.answer((commands) => commands.SubmitToolResult({ ...key, toolCallId: id, result, isFailure }))
+      )
+  }
+}
+
+/** Answers the turn's calls and requests until its end, in a fiber of the client. */
+export const serve = Effect.fnUntraced(function*(
+  { core, session }: Owner,
+  { onApproval, onQuestion, tools }: Pick<SessionOptions, "onApproval" | "onQuestion" | "tools">,
+  turn: Turn.Turn,
+  started: Turn.StartedTurn
+) {
+  if (tools === undefined && onApproval === undefined && onQuestion === undefined) return
+
+  const submit = (id: string, result: Schema.Json, isFailure: boolean) =>
+    turn.answer({ id, result, isFailure }).pipe(
+      Effect.catchTag("TooLarge", ({ limit }) =>
+        turn.answer({ id, result: `The result has more than ${limit} bytes.`, isFailure: true }))
+    )
+  const answer: Answer = (part) => {
+    switch (part.type) {
+      case "tool-call":
+        return tools === undefined ? undefined : tools.handle(part).pipe(
+          Effect.flatMap(({ isFailure, result }) => submit(part.id, result, isFailure)),
+          settled
+        )
+      case "tool-approval-request":
+        return onApproval?.(part, turn).pipe(
+          Effect.flatMap((approval) => turn.approve({ ...approval, approvalId: part.approvalId })),
+          settled
+        )
+      case "question":
+        return onQuestion?.(part, turn).pipe(
+          Effect.flatMap((result) => submit(part.questionId, result, false)),
+          settled
+        )
+      default:
+        return undefined
+    }
+  }
+
+  const respondFrom = (liveFrom: number) => respond({ parts: turn.parts({ from: started.from }), liveFrom, answer })
+  // How far history goes is asked by reading what can't be there yet.
+  const liveFrom = started.status === "started" ? Effect.succeed(1) : Reader.lengthOf(core, session, turn.turn)
+  yield* Effect.flatMap(liveFrom, respondFrom).pipe(
+    // Whoever reads the turn is told.
+    Effect.catchCause((cause) => Effect.logDebug(`Turn ${turn.turn} is no longer answered`, cause)),
+    Effect.forkIn(core.scope)
+  )
+})
+
+const isBridgeDeath = (end: Bridge.End) =>
+  end.type === "aborted" &&
+  (end.reason === "bridge-died" || end.reason === "bridge-replaced" || end.reason === "shutdown")
+
+// That the question was settled otherwise is as good; what else is wrong is told to whoever reads the turn.
+const settled = (effect: Effect.Effect<void, Turn.AnswerError | Turn.ApproveError | BridgeUnavailable>) =>
+  Effect.catch(effect, (error) =>
+    error._tag === "AlreadyAnswered" || error._tag === "TurnEnded"
+      ? Effect.void
+      : Effect.logWarning("An answer could not be given", error))
