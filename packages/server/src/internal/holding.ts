@@ -61,7 +61,7 @@ export const readFile = Effect.fnUntraced(function*(
   const fs = yield* FileSystem.FileSystem
   const path = context.state.sessionFile(session)
   const text = yield* fs.readFileString(path).pipe(
-    Effect.map(Option.some),
+    Effect.asSome,
     Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeedNone),
     Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
   )
