@@ -42,7 +42,7 @@ export interface AgentProcess {
   readonly pid: number
   /**
    * Writes to its standard input, which stays open until the process has ended or `endInput`. Fails with a
-   * `DriverError` of kind `exit` where the process is gone, or reads no more; waits while 16 texts are pending.
+   * `DriverError` of kind `exit` where the process is gone; waits while 16 texts are pending.
    */
   readonly write: (text: string) => Effect.Effect<void, Bridge.DriverError>
   readonly endInput: Effect.Effect<void>
@@ -207,7 +207,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
           if (tree.groups.has(group) && members.every(isMeant)) yield* table.signalGroup(group, "SIGKILL")
         }
         for (const one of meant) yield* table.signal(one.process, "SIGKILL")
-        yield* Effect.sleep(10)
+        // Fast at first, for those that fork on; a process that hangs in the kernel is worth no hurry.
+        yield* Effect.sleep(elapsed < patience + 1000 ? 10 : 100)
       }
     }
   })
