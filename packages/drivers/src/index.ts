@@ -1,5 +1,6 @@
 /**
  * @since 0.1.0
  */
+export * as ClaudeCode from "./ClaudeCode.ts"
 export * as Scripted from "./Scripted.ts"
 export * as ScriptedAgent from "./ScriptedAgent.ts"

@@ -1,0 +1,79 @@
+/**
+ * The changes of files that Claude Code's tools tell, as unified diffs.
+ */
+import type * as Bridge from "@gangway/protocol/Bridge"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+
+const Hunk = Schema.Struct({
+  oldStart: Schema.Int,
+  oldLines: Schema.Int,
+  newStart: Schema.Int,
+  newLines: Schema.Int,
+  lines: Schema.Array(Schema.String)
+})
+
+const Edited = Schema.Struct({
+  filePath: Schema.String,
+  type: Schema.optional(Schema.String),
+  content: Schema.optional(Schema.String),
+  structuredPatch: Schema.Array(Hunk)
+})
+
+const Notebook = Schema.Struct({
+  notebook_path: Schema.String,
+  edit_mode: Schema.String,
+  error: Schema.optional(Schema.String)
+})
+
+const decodeEdited = Schema.decodeUnknownOption(Edited)
+const decodeNotebook = Schema.decodeUnknownOption(Notebook)
+
+/**
+ * The change that a tool's structured result tells, if it is one.
+ */
+export const fileChange = (result: unknown, toolCallId: string): typeof Bridge.FileChange.Type | undefined => {
+  const edited = Option.getOrUndefined(decodeEdited(result))
+  if (edited !== undefined) {
+    const created = edited.type === "create"
+    return {
+      type: "file-change",
+      path: edited.filePath,
+      kind: created ? "create" : "update",
+      diff: unifiedDiff(
+        edited.filePath,
+        created,
+        created && edited.structuredPatch.length === 0 ? wholeFile(edited.content ?? "") : edited.structuredPatch
+      ),
+      toolCallId
+    }
+  }
+  const notebook = Option.getOrUndefined(decodeNotebook(result))
+  if (notebook === undefined || notebook.error !== undefined) return undefined
+  return { type: "file-change", path: notebook.notebook_path, kind: "update", toolCallId }
+}
+
+const noNewline = "\\ No newline at end of file"
+
+const wholeFile = (content: string): ReadonlyArray<typeof Hunk.Type> => {
+  if (content === "") return []
+  const ended = content.endsWith("\n")
+  const lines = (ended ? content.slice(0, -1) : content).split("\n")
+  return [{
+    oldStart: 0,
+    oldLines: 0,
+    newStart: 1,
+    newLines: lines.length,
+    lines: [...lines.map((line) => `+${line}`), ...(ended ? [] : [noNewline])]
+  }]
+}
+
+const unifiedDiff = (path: string, created: boolean, hunks: ReadonlyArray<typeof Hunk.Type>): string =>
+  [
+    `--- ${created ? "/dev/null" : path}`,
+    `+++ ${path}`,
+    ...hunks.flatMap(({ lines, newLines, newStart, oldLines, oldStart }) => [
+      `@@ -${oldStart},${oldLines} +${newStart},${newLines} @@`,
+      ...lines
+    ])
+  ].join("\n") + "\n"

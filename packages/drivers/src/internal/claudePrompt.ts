@@ -1,0 +1,73 @@
+/**
+ * A turn's prompt in the form that Claude Code takes.
+ */
+import type * as Bridge from "@gangway/protocol/Bridge"
+import { TurnFailed } from "@gangway/server/Driver"
+import * as Crypto from "effect/Crypto"
+import * as Effect from "effect/Effect"
+import * as Encoding from "effect/Encoding"
+import * as Result from "effect/Result"
+import type * as Schema from "effect/Schema"
+
+/** What is said in place of the prompt where the conversation holds it already. */
+export const nudge =
+  "The session was interrupted and has been resumed. Carry on with the task from where it stopped. " +
+  "If a tool call was open then, its outcome is unknown: look whether it took effect before you repeat it."
+
+/**
+ * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts. The transcript holds it, so
+ * it tells which turn is meant; the CLI takes a message of an id that it knows only once.
+ */
+export const messageId = Effect.fnUntraced(function*(conversation: string, turn: Bridge.TurnId, attempt: number) {
+  const crypto = yield* Crypto.Crypto
+  const digest = yield* crypto.digest("SHA-256", new TextEncoder().encode(`${conversation} ${turn} ${attempt}`)).pipe(
+    Effect.orDie
+  )
+  const bytes = digest.slice(0, 16)
+  // A UUID of version 8: made by a rule of one's own.
+  bytes[6] = (bytes[6]! & 0x0f) | 0x80
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80
+  const hex = Encoding.encodeHex(bytes)
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-")
+})
+
+const imageTypes = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"])
+
+/**
+ * The content of the message.
+ *
+ * **Details**
+ *
+ * A prompt is for the model: Claude Code would take a last text that begins with `/` and a command's name for that
+ * command, so such a text gets a space in front.
+ */
+export const content = Effect.fnUntraced(function*(prompt: ReadonlyArray<Bridge.PromptPart>) {
+  const blocks: Array<Schema.JsonObject> = []
+  for (const part of prompt) blocks.push(yield* blockOf(part))
+  const last = blocks.findLastIndex((block) => block["type"] === "text")
+  const text = blocks[last]?.["text"]
+  if (typeof text === "string" && text.startsWith("/")) blocks[last] = { type: "text", text: ` ${text}` }
+  return blocks
+})
+
+const blockOf = (part: Bridge.PromptPart): Effect.Effect<Schema.JsonObject, TurnFailed> => {
+  if (part.type === "text") return Effect.succeed({ type: "text", text: part.text })
+  const { data, fileName, mediaType } = part
+  const source = { type: "base64", media_type: mediaType, data }
+  if (imageTypes.has(mediaType)) return Effect.succeed({ type: "image", source })
+  const named = fileName === undefined ? {} : { title: fileName }
+  if (mediaType === "application/pdf") return Effect.succeed({ type: "document", source, ...named })
+  if (mediaType.startsWith("text/") || mediaType === "application/json") {
+    const text = Encoding.decodeBase64String(data)
+    if (Result.isSuccess(text)) {
+      return Effect.succeed({
+        type: "document",
+        source: { type: "text", media_type: "text/plain", data: text.success },
+        ...named
+      })
+    }
+  }
+  return Effect.fail(
+    new TurnFailed({ kind: "invalid-request", message: `Claude Code can't be given a file of the type ${mediaType}.` })
+  )
+}

@@ -1,0 +1,193 @@
+/**
+ * Compares what Claude Code's transcript holds of a turn with what the log holds of it.
+ *
+ * Both name the same things: a block of an answer by its message and place, a tool call and its result by the call's
+ * id, a step by its message. The log counts as far as the transcript holds all of it. What the transcript holds beyond
+ * is recovered.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import type { PreviousAttempts, Reconciled } from "@gangway/server/Driver"
+import * as Effect from "effect/Effect"
+import * as Predicate from "effect/Predicate"
+import * as Stream from "effect/Stream"
+import { blockId, blockParts, compaction, finishReason, resultParts, summaryOf, usageOf } from "./claudeParts.ts"
+import type { Entry, Transcript } from "./claudeTranscript.ts"
+
+/** What the log says of a thing of the conversation: the number of its first part, and whether it's there whole. */
+interface Logged {
+  readonly first: number
+  whole: boolean
+}
+
+// Which thing of the conversation a part is of, and whether it ends that. Parts of sub-agents, of hosts and of the
+// bridge are of none: they count wherever they stand.
+const thingOf = (part: Bridge.KnownPart): readonly [key: string, ends: boolean] | undefined => {
+  if (part.parent !== undefined) return undefined
+  switch (part.type) {
+    case "response-metadata":
+      return part.id === undefined ? undefined : [`message ${part.id}`, true]
+    case "text-start":
+    case "text-delta":
+    case "reasoning-start":
+    case "reasoning-delta":
+      return [`block ${part.id}`, false]
+    case "text-end":
+    case "reasoning-end":
+      return [`block ${part.id}`, true]
+    case "tool-params-start":
+    case "tool-params-delta":
+    case "tool-params-end":
+      return [`call ${part.id}`, false]
+    case "tool-call":
+      return [`call ${part.id}`, true]
+    case "tool-result":
+      return [`result ${part.id}`, true]
+    case "file-change":
+      return part.toolCallId === undefined ? undefined : [`result ${part.toolCallId}`, true]
+    case "step-finished": {
+      const message = part.metadata?.["message"]
+      return Predicate.isString(message) ? [`step ${message}`, true] : undefined
+    }
+    case "compaction": {
+      const uuid = part.metadata?.["uuid"]
+      return Predicate.isString(uuid) ? [`compaction ${uuid}`, true] : undefined
+    }
+    default:
+      return undefined
+  }
+}
+
+const outcomeUnknown = "The outcome of this call is unknown: the agent ended before it was recorded."
+
+export interface Options {
+  readonly transcript: Transcript | undefined
+  /** The ids of the messages that could have brought the turn's prompt. */
+  readonly prompts: ReadonlySet<string>
+  readonly previous: PreviousAttempts
+}
+
+/** Why the conversation can't be carried on. */
+export interface Lost {
+  readonly lost: string
+}
+
+export const reconcile = Effect.fnUntraced(function*(
+  { previous, prompts, transcript }: Options
+): Effect.fn.Return<Reconciled | Lost, Bridge.DriverError> {
+  const logged = new Map<string, Logged>()
+  const order: Array<readonly [key: string, n: number]> = []
+  let finished = 0
+  let last = 0
+  yield* Stream.runForEachArray(previous.parts, (parts) =>
+    Effect.sync(() => {
+      for (const { n, part } of parts) {
+        last = n
+        const thing = Bridge.isKnown(part) ? thingOf(part) : undefined
+        if (thing === undefined) continue
+        const [key, ends] = thing
+        if (part.type === "step-finished") finished++
+        const before = logged.get(key)
+        if (before === undefined) {
+          logged.set(key, { first: n, whole: ends })
+          order.push([key, n])
+        } else if (ends) before.whole = true
+      }
+    }))
+
+  const entries = transcript?.entries ?? []
+  const start = entries.findIndex((entry) => entry._tag === "User" && prompts.has(entry.uuid))
+  if (start < 0) {
+    return finished === 0
+      ? { keep: 0, recovered: [], prompted: false }
+      : { lost: `it holds nothing of turn ${previous.turn}, which has ${finished} finished steps` }
+  }
+  const held = entries.slice(start + 1)
+  const things = new Set(held.flatMap(thingsOf))
+
+  // The log counts up to the first thing that the conversation lacks, or that the log has only in part.
+  const cut = order.find(([key]) => !things.has(key) || !logged.get(key)!.whole)
+  const keep = cut === undefined ? last : cut[1] - 1
+  const kept = (key: string) => {
+    const first = logged.get(key)?.first
+    return first !== undefined && first <= keep
+  }
+  return { keep, recovered: recover(held, kept), prompted: true }
+})
+
+// The things of the conversation that an entry holds; a step is finished by the last of its blocks.
+const thingsOf = (entry: Entry): Array<string> => {
+  switch (entry._tag) {
+    case "Answer": {
+      const { index = 0, message } = entry
+      return [
+        `message ${message.id}`,
+        `step ${message.id}`,
+        ...message.content.map((block, at) =>
+          block.type === "tool_use" ? `call ${block.id}` : `block ${blockId(message.id, index + at)}`
+        )
+      ]
+    }
+    case "User":
+      return Predicate.isString(entry.content)
+        ? []
+        : entry.content.flatMap(({ tool_use_id, type }) => type === "tool_result" ? [`result ${tool_use_id}`] : [])
+    case "Compaction":
+      return [`compaction ${entry.uuid}`]
+  }
+}
+
+const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean): Array<Bridge.KnownPart> => {
+  const recovered: Array<Bridge.KnownPart> = []
+  /** The calls without a result so far, by their tools' names. */
+  const open = new Map<string, string>()
+  const lastOf = new Map(entries.map((entry, at) => [entry._tag === "Answer" ? entry.message.id : "", at]))
+  for (const [at, entry] of entries.entries()) {
+    switch (entry._tag) {
+      case "Answer": {
+        const { index = 0, message } = entry
+        for (const [offset, block] of message.content.entries()) {
+          if (block.type === "tool_use") open.set(block.id ?? "", block.name ?? "")
+          const key = block.type === "tool_use" ? `call ${block.id}` : `block ${blockId(message.id, index + offset)}`
+          if (!kept(key)) recovered.push(...blockParts(message.id, index + offset, block))
+        }
+        if (lastOf.get(message.id) !== at || kept(`step ${message.id}`)) break
+        const cut = !Predicate.isString(message.stop_reason)
+        recovered.push({
+          type: "step-finished",
+          usage: { ...usageOf(message.usage), ...(cut ? { measured: false } : {}) },
+          finishReason: cut ? "aborted" : finishReason(message.stop_reason),
+          metadata: { message: message.id }
+        })
+        break
+      }
+      case "User": {
+        if (Predicate.isString(entry.content)) break
+        for (const block of entry.content) {
+          if (block.type !== "tool_result") continue
+          const id = block.tool_use_id ?? ""
+          const name = open.get(id) ?? "unknown"
+          open.delete(id)
+          if (!kept(`result ${id}`)) recovered.push(...resultParts(block, name, entry.structured))
+        }
+        break
+      }
+      case "Compaction": {
+        if (kept(`compaction ${entry.uuid}`)) break
+        const next = entries[at + 1]
+        recovered.push(
+          compaction(entry.uuid, entry.metadata, next?._tag === "User" ? summaryOf(next.content) : undefined)
+        )
+      }
+    }
+  }
+  // The agent is told the same of these calls when it carries on.
+  for (const [id, name] of open) {
+    if (kept(`result ${id}`)) continue
+    recovered.push(...resultParts(
+      { type: "tool_result", tool_use_id: id, content: outcomeUnknown, is_error: true },
+      name,
+      undefined
+    ))
+  }
+  return recovered
+}
