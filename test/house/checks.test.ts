@@ -14,13 +14,14 @@ const write = Effect.fnUntraced(function*(directory: string, files: Record<strin
   }
 })
 
+// Through a shell, so that both outputs are one and stay in order.
 const run = Effect.fnUntraced(function*(script: string, args: ReadonlyArray<string>, env: Record<string, string> = {}) {
-  const handle = yield* ChildProcess.make(process.execPath, [script, ...args], {
+  const handle = yield* ChildProcess.make("sh", ["-c", `"$@" 2>&1`, "sh", process.execPath, script, ...args], {
     cwd: root,
     env: { CI: "", ...env },
     extendEnv: true
   })
-  const output = yield* Stream.mkString(Stream.decodeText(handle.all))
+  const output = yield* Stream.mkString(Stream.decodeText(handle.stdout))
   return { output: output.trimEnd().split("\n"), code: yield* handle.exitCode }
 })
 
