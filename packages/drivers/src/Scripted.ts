@@ -37,6 +37,7 @@ import type { AgentProcess } from "@gangway/server/Supervisor"
 import * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberSet from "effect/FiberSet"
 import * as FileSystem from "effect/FileSystem"
@@ -46,7 +47,7 @@ import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import * as Conversation from "./internal/scriptedConversation.ts"
 import { reconcile } from "./internal/scriptedReconcile.ts"
 import { Script } from "./internal/scriptedScript.ts"
@@ -137,11 +138,13 @@ export const Scripted: DriverDefinition<
       capabilities,
       open: (session) => Effect.provideContext(open(agent, session), context),
       forget: ({ conversation }) =>
-        Effect.flatMap(FileSystem.FileSystem, (fs) =>
-          fs.remove(Conversation.pathOf(path, home, conversation), { force: true })).pipe(
-            Effect.mapError((error) => failed("unknown", error.message)),
-            Effect.provideContext(context)
-          )
+        Effect.flatMap(
+          FileSystem.FileSystem,
+          (fs) => fs.remove(Conversation.pathOf(path, home, conversation), { force: true })
+        ).pipe(
+          Effect.mapError((error) => failed("unknown", error.message)),
+          Effect.provideContext(context)
+        )
     } satisfies Driver
   })
 }
@@ -196,7 +199,18 @@ const open = Effect.fnUntraced(function*(agent: AgentOptions, options: SessionOp
   if (exists || (options.conversation !== undefined && options.established)) yield* orLost(Conversation.read(file))
   else yield* orLost(Conversation.create({ path: file, conversation, state: options.state }))
 
+  const checkPresent = Effect.flatMap(
+    Effect.orElseSucceed(fs.exists(file), () => true),
+    (exists) =>
+      exists
+        ? Effect.void
+        : Effect.fail(new Bridge.ContextLost({ session: options.session, problem: `its file ${file} is gone` }))
+  )
+
   let running: Running | undefined
+  // The agent of the latest turn, once it was told the turn; none where the turn ended before.
+  let told = Deferred.makeUnsafe<Running | undefined>()
+  Deferred.doneUnsafe(told, Effect.undefined)
 
   const start = Effect.fnUntraced(function*() {
     const [command, ...args] = agent.command
@@ -239,21 +253,25 @@ const open = Effect.fnUntraced(function*(agent: AgentOptions, options: SessionOp
         Effect.catchTag("ConversationUnreadable", (error) => orLost(Effect.fail(error))),
         Effect.provideContext(context)
       ),
-    run: Effect.fnUntraced(function*(turn) {
-      if (!(yield* Effect.orElseSucceed(fs.exists(file), () => true))) {
-        return yield* new Bridge.ContextLost({ session: options.session, problem: `its file ${file} is gone` })
-      }
-      return yield* withAgent((running) => runTurn(running, agent.script, turn))
-    }),
-    interrupt: Effect.suspend(() =>
-      running === undefined ? Effect.void : Effect.ignore(tell(running, { type: "interrupt" }))
+    run: (turn) =>
+      Effect.suspend(() => {
+        const hears = told = Deferred.makeUnsafe<Running | undefined>()
+        return Effect.andThen(
+          checkPresent,
+          withAgent((running) => runTurn(running, agent.script, turn, Deferred.succeed(hears, running)))
+        ).pipe(Effect.ensuring(Deferred.succeed(hears, undefined)))
+      }),
+    interrupt: Effect.suspend(() => Deferred.await(told)).pipe(
+      Effect.flatMap((running) => running === undefined ? Effect.void : tell(running, { type: "interrupt" })),
+      Effect.ignore
     ),
     compact: (instructions) =>
       withAgent((running) =>
         Effect.gen(function*() {
           yield* tell(running, { type: "compact", instructions })
-          const message = yield* listen(running, (message) =>
-            Effect.succeed(message.type === "compacted" ? message : undefined)
+          const message = yield* listen(
+            running,
+            (message) => Effect.succeed(message.type === "compacted" ? message : undefined)
           )
           return { summary: message.summary }
         }).pipe(
@@ -287,15 +305,17 @@ const listen = Effect.fnUntraced(function*<A, E, R>(
 ): Effect.fn.Return<A, E | AgentEnded | Bridge.DriverError, R> {
   let pieces: Array<string> = []
 
-  const takeLine = Effect.fnUntraced(function*(line: string): Effect.fn.Return<A | undefined, E | Bridge.DriverError, R> {
-    const message = yield* decodeLine(line)
-    if (message.type !== "piece") return yield* take(message)
-    pieces.push(message.text)
-    if (!message.last) return undefined
-    const whole = pieces.join("")
-    pieces = []
-    return yield* takeLine(whole)
-  })
+  const takeLine = Effect.fnUntraced(
+    function*(line: string): Effect.fn.Return<A | undefined, E | Bridge.DriverError, R> {
+      const message = yield* decodeLine(line)
+      if (message.type !== "piece") return yield* take(message)
+      pieces.push(message.text)
+      if (!message.last) return undefined
+      const whole = pieces.join("")
+      pieces = []
+      return yield* takeLine(whole)
+    }
+  )
 
   while (true) {
     const lines = yield* Pull.catchDone(running.lines, () => agentEnded(running))
@@ -323,7 +343,8 @@ const decodeLine = (line: string): Effect.Effect<FromAgent, Bridge.DriverError> 
 const runTurn = Effect.fnUntraced(function*(
   running: Running,
   script: Script | undefined,
-  turn: Turn
+  turn: Turn,
+  told: Effect.Effect<unknown>
 ): Effect.fn.Return<Finished, TurnFailed | Bridge.DriverError, Scope.Scope> {
   const join = joinSurrogates()
   const asking = yield* FiberSet.make()
@@ -341,6 +362,7 @@ const runTurn = Effect.fnUntraced(function*(
     responseFormat: turn.responseFormat,
     raw: turn.raw
   })
+  yield* told
 
   const take = Effect.fnUntraced(function*(message: FromAgent): Effect.fn.Return<Finished | undefined, TurnFailed> {
     switch (message.type) {

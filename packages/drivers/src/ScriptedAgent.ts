@@ -91,7 +91,7 @@ export const ToAgent = Schema.Union([
   }),
   /** The answer to a `call`, an `approval` or a `question` by its id. */
   Schema.Struct({ type: Schema.Literal("answer"), id: Schema.String, answer: Schema.Json }),
-  /** Answered by `interrupted`, also where nothing runs. */
+  /** Answered by `interrupted` where a turn was running. */
   Schema.Struct({ type: Schema.Literal("interrupt") }),
   Schema.Struct({ type: Schema.Literal("compact"), instructions: Schema.optional(Schema.String) })
 ])
@@ -285,7 +285,9 @@ const open = Effect.fnUntraced(function*(
   const asked = new Map<string, Deferred.Deferred<Schema.Json>>()
 
   const remember = (entry: Conversation.Entry) =>
-    Effect.andThen(output.remember(entry), Effect.sync(() => Conversation.apply(conversation, entry)))
+    Effect.uninterruptible(
+      Effect.andThen(output.remember(entry), Effect.sync(() => Conversation.apply(conversation, entry)))
+    )
 
   const crash = Effect.fnUntraced(function*(how: { exit?: number | undefined; stderr?: string | undefined }) {
     if (how.stderr !== undefined) yield* output.print("stderr", how.stderr)
@@ -392,8 +394,7 @@ const open = Effect.fnUntraced(function*(
 
   const interrupt = Effect.gen(function*() {
     yield* FiberHandle.clear(playing)
-    yield* output.interrupted
-    yield* output.send({ type: "interrupted" })
+    if (yield* output.interrupted) yield* output.send({ type: "interrupted" })
   })
 
   // What plays in the background takes the program down with it.

@@ -99,7 +99,9 @@ export const apply = (conversation: Conversation, entry: Entry): void => {
 
 const unreadable = (path: string) => (error: PlatformError) =>
   new ConversationUnreadable({
-    problem: error.reason._tag === "NotFound" ? `its file ${path} is gone` : `its file ${path} can't be read: ${error.message}`
+    problem: error.reason._tag === "NotFound"
+      ? `its file ${path} is gone`
+      : `its file ${path} can't be read: ${error.message}`
   })
 
 const parse = <S extends Schema.ConstraintDecoder<unknown>>(schema: S) => {

@@ -49,8 +49,8 @@ export interface Output {
   ) => Effect.Effect<void, PlatformError>
   /** How many parts of the step were taken. */
   readonly count: () => number
-  /** Drops what was taken, and says so in the journal where a turn was running. */
-  readonly interrupted: Effect.Effect<void, PlatformError>
+  /** Drops what was taken, and says so in the journal; `false` where no turn was running. */
+  readonly interrupted: Effect.Effect<boolean, PlatformError>
 }
 
 /** The journal's path. */
@@ -181,8 +181,8 @@ export const make = Effect.fnUntraced(function*(options: {
     interrupted: Effect.suspend(() => {
       buffer = []
       length = 0
-      if (running === undefined) return Effect.void
-      return journal({ type: "ended", ...running, how: "interrupted" })
+      if (running === undefined) return Effect.succeed(false)
+      return Effect.as(journal({ type: "ended", ...running, how: "interrupted" }), true)
     })
   }
 })

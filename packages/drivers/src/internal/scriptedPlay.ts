@@ -50,9 +50,12 @@ type Playing<A = void> = Effect.Effect<
 const defaultChunk = 24
 const defaultBurstSize = 64
 
-/** Ends the agent with SIGKILL, a moment later. */
+/** Ends the agent with SIGKILL; doesn't return. */
 export const killAgent: Effect.Effect<void, PlatformError, ChildProcessSpawner> = Effect.scoped(
-  Effect.asVoid(ChildProcess.make("sh", ["-c", "kill -KILL $PPID"], { detached: false, stdin: "ignore" }))
+  Effect.flatMap(
+    ChildProcess.make("sh", ["-c", "kill -KILL $PPID"], { detached: false, stdin: "ignore" }),
+    (handle) => handle.exitCode
+  )
 )
 
 /** Plays the steps that are not done yet. */
@@ -95,7 +98,11 @@ export const play = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   }
 })
 
-const makePerform = (options: Options, at: At, emitPart: (part: Bridge.KnownPart) => Effect.Effect<void, PlatformError>) => {
+const makePerform = (
+  options: Options,
+  at: At,
+  emitPart: (part: Bridge.KnownPart) => Effect.Effect<void, PlatformError>
+) => {
   const { attempt, directory, output } = options
   const position = (action: string): Position => ({ seed: options.script.seed ?? 0, ...at, action })
   const idOf = (kind: string, action: string) => `${kind}-${attempt}-${at.step}-${action}`

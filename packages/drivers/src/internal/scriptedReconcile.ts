@@ -120,6 +120,8 @@ export const reconcile = Effect.fnUntraced(function*(path: string, previous: Pre
     keep,
     recovered,
     prompted: true,
-    ...(lost === 0 ? {} : { notice: `The agent kept no parts of ${lost} steps that it finished: they are missing here.` })
+    ...(lost === 0
+      ? {}
+      : { notice: `The agent kept no parts of ${lost} steps that it finished: they are missing here.` })
   } satisfies Reconciled
 })
