@@ -215,8 +215,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 
   const endAll = Effect.tap(end(() => true), ({ left }) =>
     Effect.sync(() => {
-      // Orphans that turn up later can only be another session's.
-      if (left.length === 0 && tree.roots.size === 0) tree.since = undefined
+      if (left.length === 0) processTree.forgetPast(tree)
     }))
 
   const isBackground = ({ process, root }: processTree.Owned): boolean =>

@@ -41,6 +41,17 @@ export const addRoot = (tree: ProcessTree, root: Root): void => {
   tree.since = Math.min(tree.since ?? Infinity, Number(root.start))
 }
 
+/** When all processes so far have been ended: orphans that turn up later can only be another session's. */
+export const forgetPast = (tree: ProcessTree): void => {
+  tree.since = undefined
+  for (const { pid, start } of tree.roots) {
+    // What isn't known was gone at the last look; what was started since then is.
+    if (start !== undefined && tree.known.get(pid)?.start === start) {
+      tree.since = Math.min(tree.since ?? Infinity, Number(start))
+    }
+  }
+}
+
 /** What it takes to tell a session's processes from others. */
 export interface Look {
   readonly list: ReadonlyArray<RunningProcess>
