@@ -12,7 +12,7 @@ const maxLines = 800
 const manyLines = 400
 
 const traces: ReadonlyArray<readonly [pattern: RegExp, message: string]> = [
-  [/(?<![\w.@-])\/(?:work|root|home\/[a-z]\w*|Users\/\w+|tmp\/\w[\w.-]*)\//, "a path of one machine"],
+  [/(?<![\w.@}-])\/(?:work|root|home\/[a-z]\w*|Users\/\w+|tmp\/\w[\w.-]*)\//, "a path of one machine"],
   [/\bregistry\.[a-z0-9-]+\.[a-z]{2,}/, "the host of a package registry"]
 ]
 
