@@ -1,0 +1,755 @@
+/**
+ * What the driver of every real agent must do, shown with the agent itself and a scripted model.
+ */
+import * as BunServices from "@effect/platform-bun/BunServices"
+import { assert, describe, it } from "@effect/vitest"
+import type { Bridge } from "@gangway/protocol"
+import type { Driver, SessionOptions, Turn } from "@gangway/server/Driver"
+import { Effect, Exit, Fiber, FileSystem, Option, Redacted, type Scope } from "effect"
+import {
+  type Answers,
+  type Host,
+  type Log,
+  makeLog,
+  openHost,
+  partsOf,
+  textOf
+} from "../../packages/drivers/test/fixtures/turns.ts"
+import type { InstalledAgent } from "../installAgent.ts"
+import * as ModelServer from "../model/ModelServer.ts"
+import { script, type Step } from "../model/Script.ts"
+
+/** An agent and how its driver is made. */
+export interface Profile {
+  readonly name: string
+  readonly agent: InstalledAgent
+  /** The driver of the agent that speaks to the model at `url`, and keeps its files in `home`. */
+  readonly make: (options: {
+    readonly program: string
+    readonly url: string
+    readonly home: string
+  }) => Effect.Effect<Driver, Bridge.DriverError, BunServices.BunServices>
+  /** The agent's names of the tools that scripts use. */
+  readonly tools: { readonly shell: string; readonly write: string; readonly edit: string }
+  /** The name under which the model calls a host tool. */
+  readonly hostTool: (name: string) => string
+}
+
+export interface World {
+  readonly root: string
+  readonly directory: string
+  readonly home: string
+  readonly server: ModelServer.Server
+  readonly driver: Driver
+  readonly open: (options?: Partial<SessionOptions>) => Effect.Effect<
+    Host,
+    Bridge.DriverError | Bridge.ContextLost,
+    BunServices.BunServices | Scope.Scope
+  >
+}
+
+export const makeWorld = Effect.fnUntraced(function*(profile: Profile) {
+  const fs = yield* FileSystem.FileSystem
+  const root = yield* fs.realPath(yield* fs.makeTempDirectoryScoped({ prefix: "gangway-driver-" }))
+  const directory = `${root}/work`
+  const home = `${root}/home`
+  yield* fs.makeDirectory(directory)
+  yield* fs.makeDirectory(home)
+  const server = yield* ModelServer.start
+  const driver = yield* profile.make({ program: profile.agent.program!, url: server.url, home })
+  const world: World = {
+    root,
+    directory,
+    home,
+    server,
+    driver,
+    open: (options) => openHost(driver, { directory, ...options })
+  }
+  return world
+})
+
+/** A test in a world of its own. The machine may be busy: only what never ends fails by the clock. */
+export const test = (
+  profile: Profile,
+  name: string,
+  body: (world: World) => Effect.Effect<void, unknown, BunServices.BunServices | Scope.Scope>
+) =>
+  it.live(
+    name,
+    () => Effect.flatMap(makeWorld(profile), body).pipe(Effect.scoped, Effect.provide(BunServices.layer)),
+    120_000
+  )
+
+/** A suite with an agent, or the reason why it's skipped. Its tests run beside each other: the agents mostly wait. */
+export const suite = (profile: Profile, name: string, body: () => void) =>
+  describe(
+    name,
+    profile.agent.skipped === undefined
+      ? { concurrent: true }
+      : { skip: true, meta: { skipped: profile.agent.skipped } },
+    body
+  )
+
+export const allow: Answers = { approval: () => Effect.succeed({ decision: "allow" }) }
+
+/** Runs a turn of that script in a log of its own, all allowed. */
+export const play = Effect.fnUntraced(function*(
+  host: Host,
+  steps: ReadonlyArray<Step>,
+  options: Answers & Partial<Turn> & { readonly turn?: string; readonly words?: string } = {}
+) {
+  const { turn = "t1", words = "Do it.", ...answers } = options
+  const log = makeLog(turn)
+  const finished = yield* host.run(log, `${words} ${script(...steps)}`, { ...allow, ...answers })
+  return { log, finished, parts: partsOf(log) }
+})
+
+export const until = (condition: () => boolean): Effect.Effect<void> =>
+  Effect.suspend(() => condition() ? Effect.void : Effect.delay(until(condition), "20 millis"))
+
+/** What a bridge does at AbortTurn; answers whether the driver ended the turn before its processes were ended. */
+export const abort = Effect.fnUntraced(function*(host: Host, running: Fiber.Fiber<unknown, unknown>) {
+  const ended = yield* Effect.timeoutOption(
+    Effect.all([host.agent.interrupt, Fiber.await(running)], { concurrency: 2 }),
+    "20 seconds"
+  )
+  yield* host.supervisor.endAll
+  return Option.isSome(ended)
+})
+
+/** A message of a model request, without what differs from request to request. */
+export const messagesOf = (request: ModelServer.Recorded): ReadonlyArray<unknown> => {
+  const { messages } = request.body as { messages: ReadonlyArray<{ role: string; content: unknown }> }
+  return messages.filter(({ role }) => role !== "system").map(({ content, role }) => ({
+    role,
+    content: (typeof content === "string" ? [{ type: "text", text: content }] : content as ReadonlyArray<object>).map(
+      (block) => ({ ...block, cache_control: undefined })
+    )
+  }))
+}
+
+export const kinds = (parts: ReadonlyArray<Bridge.Part>): ReadonlyArray<string> => parts.map(({ type }) => type)
+
+type OfType<T extends Bridge.KnownPart["type"]> = Extract<Bridge.KnownPart, { readonly type: T }>
+
+/** The parts of a type. */
+export const only = <const T extends Bridge.KnownPart["type"]>(
+  parts: ReadonlyArray<Bridge.KnownPart>,
+  type: T
+): ReadonlyArray<OfType<T>> => parts.filter((part): part is OfType<T> => part.type === type)
+
+export const fileOf = (path: string) =>
+  Effect.flatMap(
+    FileSystem.FileSystem,
+    (fs) => Effect.orElseSucceed(fs.readFileString(path), () => "")
+  )
+
+const lookup: Bridge.HostTool = {
+  name: "lookup",
+  description: "Looks a word up.",
+  parameters: { type: "object", properties: { word: { type: "string" } }, required: ["word"] }
+}
+
+/** A command that appends a word to a file and then works on for long. */
+const appendAndWait = (word: string) => `echo ${word} >> done.txt; perl -e 'sleep 1000'`
+
+const failure = <A, E>(exit: Exit.Exit<A, E>): E | undefined =>
+  Exit.isFailure(exit) ? Option.getOrUndefined(Exit.findErrorOption(exit)) : undefined
+
+/** The suite. */
+export const driverConformance = (profile: Profile) => {
+  suite(profile, `the driver of ${profile.name}`, () => {
+    test(profile, "tells text, reasoning and the usage of a step", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const { finished, log, parts } = yield* play(host, [{
+          think: "Let me see.",
+          text: "Good morning.",
+          usage: { input: 70, output: 30, cacheRead: 200, cacheWrite: 10 }
+        }])
+        assert.strictEqual(finished.finishReason, "stop")
+        assert.strictEqual(textOf(parts), "Good morning.")
+        assert.strictEqual(only(parts, "reasoning-delta").map(({ delta }) => delta).join(""), "Let me see.")
+        const [step, ...more] = only(parts, "step-finished")
+        assert.deepStrictEqual(more, [])
+        assert.strictEqual(log.parts.at(-1)!.part.type, "step-finished")
+        assert.deepStrictEqual(step!.usage.inputTokens, { total: 280, uncached: 70, cacheRead: 200, cacheWrite: 10 })
+        assert.strictEqual(step!.usage.outputTokens?.total, 30)
+        assert.isTrue(step!.usage.measured)
+      }))
+
+    test(profile, "tells a tool's input piece by piece, its call, and its result", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const { parts } = yield* play(host, [{ bash: "echo made > made.txt; cat made.txt" }, { text: "Made." }])
+        const [call] = only(parts, "tool-call")
+        assert.strictEqual(call!.name, profile.tools.shell)
+        assert.isTrue(call!.providerExecuted)
+        assert.include(JSON.stringify(call!.params), "cat made.txt")
+        const pieces = only(parts, "tool-params-delta").filter(({ id }) => id === call!.id)
+        assert.isAbove(pieces.length, 1)
+        assert.include(pieces.map(({ delta }) => delta).join(""), "cat made.txt")
+        const [result] = only(parts, "tool-result")
+        assert.strictEqual(result!.id, call!.id)
+        assert.isFalse(result!.isFailure)
+        assert.include(JSON.stringify(result!.result), "made")
+        assert.strictEqual((yield* fileOf(`${world.directory}/made.txt`)).trim(), "made")
+        assert.isBelow(kinds(parts).indexOf("tool-params-end"), kinds(parts).indexOf("tool-call"))
+        assert.isBelow(kinds(parts).indexOf("tool-call"), kinds(parts).indexOf("tool-result"))
+        assert.strictEqual(only(parts, "step-finished").length, 2)
+      }))
+
+    test(profile, "tells changes of files as unified diffs", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const file = `${world.directory}/poem.txt`
+        const { parts } = yield* play(host, [
+          { write: [file, "one\ntwo\n"] },
+          { edit: [file, "two", "zwei"] },
+          { text: "Written." }
+        ])
+        const [created, updated, ...more] = only(parts, "file-change")
+        assert.deepStrictEqual(more, [])
+        assert.deepInclude(created, { path: file, kind: "create" })
+        assert.include(created!.diff, "@@ -0,0 +1,2 @@\n+one\n+two\n")
+        assert.deepInclude(updated, { path: file, kind: "update" })
+        assert.include(updated!.diff, "@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n")
+        assert.deepStrictEqual(
+          [created, updated].map((change) => change!.toolCallId),
+          only(parts, "tool-call").map(({ id }) => id)
+        )
+      }))
+
+    test(profile, "lets the host run the host's tools, long after the prompt", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open({ tools: [lookup] })
+        const asked: Array<unknown> = []
+        const name = profile.hostTool("lookup")
+        const { parts } = yield* play(host, [
+          { tool: [name, { word: "first" }] },
+          { tool: [name, { word: "second" }] },
+          { text: "Looked up." }
+        ], {
+          tool: (name, params) =>
+            Effect.suspend(() => {
+              asked.push([name, params])
+              return asked.length === 1
+                ? Effect.delay(Effect.succeed({ result: { meaning: "MEANING-1" }, isFailure: false }), "1500 millis")
+                : Effect.succeed({ result: "NO-MEANING-2", isFailure: true })
+            })
+        })
+        assert.deepStrictEqual(asked, [["lookup", { word: "first" }], ["lookup", { word: "second" }]])
+        assert.deepStrictEqual(
+          only(parts, "tool-call").map(({ name, params, providerExecuted }) => ({ name, params, providerExecuted })),
+          [
+            { name: "lookup", params: { word: "first" }, providerExecuted: false },
+            { name: "lookup", params: { word: "second" }, providerExecuted: false }
+          ]
+        )
+        // Each result once, as the host gave it, and the model got both.
+        assert.deepStrictEqual(
+          only(parts, "tool-result").map(({ isFailure, name, result }) => ({ isFailure, name, result })),
+          [
+            { name: "lookup", result: { meaning: "MEANING-1" }, isFailure: false },
+            { name: "lookup", result: "NO-MEANING-2", isFailure: true }
+          ]
+        )
+        const seen = JSON.stringify((yield* world.server.calls("Do it.")).at(-1)!.body)
+        assert.include(seen, "MEANING-1")
+        assert.include(seen, "NO-MEANING-2")
+        assert.notInclude(kinds(parts), "tool-approval-request")
+      }))
+
+    test(profile, "asks before it acts, and tells the model what the host denied", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const requests: Array<Parameters<Turn["requestApproval"]>[0]> = []
+        const { parts } = yield* play(host, [
+          { bash: "echo yes > yes.txt" },
+          { bash: "echo no > no.txt" },
+          { text: "Well." }
+        ], {
+          approval: (request) => {
+            requests.push(request)
+            return Effect.succeed(
+              requests.length === 1 ? { decision: "allow" as const } : { decision: "deny" as const, reason: "NOT-THIS-ONE" }
+            )
+          }
+        })
+        assert.strictEqual(requests.length, 2)
+        const calls = only(parts, "tool-call")
+        assert.deepStrictEqual(requests.map(({ toolCallId }) => toolCallId), calls.map(({ id }) => id))
+        assert.strictEqual(new Set(requests.map(({ approvalId }) => approvalId)).size, 2)
+        assert.isTrue(requests.every(({ edits, name }) => !edits && name === profile.tools.shell))
+        assert.strictEqual((yield* fileOf(`${world.directory}/yes.txt`)).trim(), "yes")
+        assert.strictEqual(yield* fileOf(`${world.directory}/no.txt`), "")
+        const [, denied] = only(parts, "tool-result")
+        assert.isTrue(denied!.isFailure)
+        assert.include(JSON.stringify(denied!.result), "NOT-THIS-ONE")
+        assert.include(JSON.stringify((yield* world.server.calls("Do it.")).at(-1)!.body), "NOT-THIS-ONE")
+      }))
+
+    test(profile, "says which edits stay inside the working directory", (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const host = yield* world.open()
+        const outside = `${world.root}/outside`
+        yield* fs.makeDirectory(outside)
+        yield* fs.symlink(outside, `${world.directory}/link`)
+        const edits: Array<readonly [string, boolean]> = []
+        yield* play(host, [
+          { write: [`${world.directory}/inside.txt`, "x"] },
+          { write: [`${outside}/a.txt`, "x"] },
+          { write: [`${world.directory}/link/b.txt`, "x"] },
+          { text: "Written." }
+        ], {
+          approval: (request) => {
+            const path = String((request.params as { file_path?: string }).file_path)
+            edits.push([path.slice(world.root.length), request.edits])
+            return Effect.succeed({ decision: "deny" })
+          }
+        })
+        assert.deepStrictEqual(edits, [
+          ["/work/inside.txt", true],
+          ["/outside/a.txt", false],
+          ["/work/link/b.txt", false]
+        ])
+      }))
+
+    test(profile, "switches model and effort from turn to turn in one process", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        yield* play(host, [{ text: "One." }], { turn: "t1", words: "ONE", model: "model-one", effort: "low" })
+        yield* play(host, [{ text: "Two." }], { turn: "t2", words: "TWO", model: "model-two", effort: "high" })
+        const sent = (words: string) =>
+          Effect.map(world.server.calls(words), (calls) => {
+            const body = calls.at(-1)!.body as { model: string; output_config?: { effort?: string } }
+            return [body.model, body.output_config?.effort]
+          })
+        assert.deepStrictEqual(yield* sent("TWO"), ["model-two", "high"])
+        const [first] = yield* world.server.calls("ONE")
+        assert.deepInclude(first!.body as object, { model: "model-one" })
+        assert.strictEqual(host.processes.length, 1)
+        const { effort } = yield* Effect.flip(
+          play(host, [{ text: "x" }], { turn: "t3", effort: "enormous" })
+        ).pipe(Effect.map((error) => ({ effort: (error as { kind: string }).kind })))
+        assert.strictEqual(effort, "invalid-request")
+      }))
+
+    test(profile, "shows the model the images of a prompt", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const png =
+          "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+        yield* host.run(makeLog("t1"), [
+          { type: "text", text: `What's this? ${script({ text: "A pixel." })}` },
+          { type: "file", mediaType: "image/png", data: png },
+          { type: "file", mediaType: "text/plain", data: btoa("FILE-CONTENT"), fileName: "notes.txt" }
+        ])
+        const [call] = yield* world.server.calls("What's this?")
+        const body = JSON.stringify(call!.body)
+        assert.include(body, png)
+        assert.include(body, "FILE-CONTENT")
+        const refused = yield* Effect.exit(
+          host.run(makeLog("t2"), [{ type: "file", mediaType: "video/mp4", data: "AAAA" }])
+        )
+        assert.deepInclude(failure(refused), { _tag: "TurnFailed", kind: "invalid-request" })
+      }))
+
+    test(profile, "gives the host's instructions to the model, in no argument", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open({ instructions: "ALWAYS-RHYME" })
+        yield* play(host, [{ text: "Sure." }])
+        const [call] = yield* world.server.calls("Do it.")
+        assert.include(JSON.stringify((call!.body as { system: unknown }).system), "ALWAYS-RHYME")
+        assert.notInclude(yield* fileOf(`/proc/${host.processes[0]!.pid}/cmdline`), "ALWAYS-RHYME")
+      }))
+
+    test(profile, "passes characters of four bytes, whatever cuts them", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const text = "🦆🚢 ".repeat(300)
+        const { parts } = yield* play(host, [
+          { text },
+          ...[1, 2, 3].map((n) => ({ write: [`${world.directory}/e${n}.txt`, `${"x".repeat(n)}${text}`] as const }))
+        ].toReversed())
+        assert.strictEqual(textOf(parts), text)
+        for (const delta of only(parts, "tool-params-delta")) assert.isTrue(delta.delta.isWellFormed())
+        for (const call of only(parts, "tool-call")) {
+          const input = only(parts, "tool-params-delta").filter(({ id }) => id === call.id)
+          assert.deepInclude(call.params as object, JSON.parse(input.map(({ delta }) => delta).join("")))
+        }
+        assert.strictEqual(yield* fileOf(`${world.directory}/e2.txt`), `xx${text}`)
+      }))
+
+    test(profile, "carries results of a megabyte", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open({ tools: [lookup] })
+        const big = "0123456789abcde\n".repeat(65_536)
+        const { parts } = yield* play(host, [
+          { tool: [profile.hostTool("lookup"), { word: "big" }] },
+          { bash: "perl -e 'print \"0123456789abcde\\n\" x 65536'" },
+          { text: "Big." }
+        ], { tool: () => Effect.succeed({ result: big, isFailure: false }) })
+        const [mine, shell] = only(parts, "tool-result")
+        assert.strictEqual(mine!.result, big)
+        assert.isFalse(shell!.isFailure)
+        assert.include(JSON.stringify(shell!.result), "0123456789abcde")
+        assert.strictEqual(textOf(parts), "Big.")
+      }))
+
+    test(profile, "gives no secret to anything but the agent's environment", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open({ env: { MY_TOKEN: Redacted.make("SESSION-SECRET") } })
+        yield* play(host, [{ text: "Hi." }])
+        const { pid } = host.processes[0]!
+        assert.include(yield* fileOf(`/proc/${pid}/environ`), "SESSION-SECRET")
+        assert.notInclude(yield* fileOf(`/proc/${pid}/cmdline`), "SECRET")
+      }))
+
+    const failures = [
+      [401, "invalid x-api-key", "auth"],
+      [429, "slow down", "rate-limit"],
+      [529, "Overloaded", "overloaded"],
+      [500, "oops", "overloaded"],
+      [400, "that makes no sense", "invalid-request"],
+      [400, "prompt is too long: 250000 tokens > 200000 maximum", "context-too-long"]
+    ] as const
+    for (const [err, message, kind] of failures) {
+      test(profile, `ends as '${kind}' where the model answers ${err} (${message})`, (world) =>
+        Effect.gen(function*() {
+          const host = yield* world.open()
+          const ended = yield* Effect.exit(play(host, [{ err, message }]))
+          assert.deepInclude(failure(ended), { _tag: "TurnFailed", kind })
+        }))
+    }
+
+    test(profile, "tells that a model call is tried again", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const { finished, parts } = yield* play(host, [{ err: 529, message: "Overloaded", times: 1, text: "At last." }])
+        const [retry] = only(parts, "retry")
+        assert.strictEqual(retry!.attempt, 1)
+        assert.include(retry!.message, "529")
+        assert.strictEqual(textOf(parts), "At last.")
+        assert.strictEqual(finished.finishReason, "stop")
+      }))
+
+    test(profile, "survives a stream that breaks off", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const { finished, parts } = yield* play(host, [
+          { text: "Before.", bash: "echo once >> once.txt", cut: 9, times: 1 },
+          { text: "After." }
+        ])
+        assert.strictEqual(finished.finishReason, "stop")
+        assert.isTrue(textOf(parts).endsWith("After."))
+        assert.strictEqual(yield* fileOf(`${world.directory}/once.txt`), "once\n")
+        // What was begun is ended.
+        assert.strictEqual(only(parts, "text-start").length, only(parts, "text-end").length)
+      }))
+
+    test(profile, "gives the agent's own events only where they're wanted", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const plain = yield* play(host, [{ text: "One." }], { turn: "t1" })
+        assert.notInclude(kinds(plain.parts), "raw")
+        const raw = yield* play(host, [{ text: "Two." }], { turn: "t2", raw: true })
+        assert.include(JSON.stringify(only(raw.parts, "raw").map(({ event }) => event)), "Two.")
+      }))
+
+    test(profile, "ends the turn with what is known where its agent dies", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const running = yield* Effect.forkChild(play(host, [{ bash: appendAndWait("x") }]))
+        yield* waitForFile(`${world.directory}/done.txt`, "x")
+        process.kill(host.processes[0]!.pid, "SIGKILL")
+        const ended = failure(yield* Fiber.await(running))
+        assert.deepInclude(ended, { _tag: "TurnFailed", kind: "agent-exit" })
+        assert.include((ended as Error).message, "SIGKILL")
+        // The next turn has another process and the same conversation.
+        yield* host.supervisor.endAll
+        const { parts } = yield* play(host, [{ text: "Back." }], { turn: "t2", words: "AGAIN" })
+        assert.strictEqual(textOf(parts), "Back.")
+        assert.include(JSON.stringify((yield* world.server.calls("AGAIN"))[0]!.body), "Do it.")
+      }))
+
+    const phases: ReadonlyArray<{
+      readonly phase: string
+      readonly step: Step
+      /** Whether the phase is reached. */
+      readonly reached: (world: World, log: Log) => Effect.Effect<unknown, unknown, BunServices.BunServices>
+      readonly answers?: Answers
+    }> = [
+      {
+        phase: "at once",
+        step: { text: "never" },
+        reached: () => Effect.void
+      },
+      {
+        phase: "before the first part",
+        step: { hang: 1 },
+        reached: (world) => world.server.waitForCalls("Do it.", 1)
+      },
+      {
+        phase: "while it speaks",
+        step: { words: 2_000, delay: 20 },
+        reached: (_, log) => until(() => textOf(partsOf(log)).includes("word5"))
+      },
+      {
+        phase: "in a tool call",
+        step: { bash: appendAndWait("x") },
+        reached: (world) => waitForFile(`${world.directory}/done.txt`, "x"),
+        answers: allow
+      },
+      {
+        phase: "while it waits for an approval",
+        step: { bash: "echo never > never.txt" },
+        reached: (_, log) => until(() => kinds(partsOf(log)).includes("tool-approval-request")),
+        answers: { approval: () => Effect.never }
+      },
+      {
+        phase: "while it waits for a host tool",
+        step: { tool: [profile.hostTool("lookup"), { word: "x" }] },
+        reached: (_, log) => until(() => kinds(partsOf(log)).includes("tool-call")),
+        answers: { tool: () => Effect.never }
+      }
+    ]
+    for (const { answers = {}, phase, reached, step } of phases) {
+      test(profile, `is aborted ${phase}, and goes on in the same conversation`, (world) =>
+        Effect.gen(function*() {
+          const host = yield* world.open({ tools: [lookup] })
+          const log = makeLog("t1")
+          const prompt = `Do it. ${script(step, { text: "Went on." })}`
+          const running = yield* Effect.forkChild(host.run(log, prompt, answers))
+          yield* reached(world, log)
+          assert.isTrue(yield* abort(host, running))
+          assert.isTrue(Exit.isFailure(yield* Fiber.await(running)))
+          assert.deepStrictEqual(yield* host.supervisor.background, [])
+          const finished = yield* host.resume(log, prompt, { ...allow, ...answers })
+          assert.strictEqual(finished.finishReason, "stop")
+          const last = (yield* world.server.calls("Do it.")).at(-1)!
+          const texts = JSON.stringify(messagesOf(last))
+          assert.strictEqual(texts.split("Do it.").length, 2, "the prompt is there once")
+          assert.strictEqual(yield* fileOf(`${world.directory}/never.txt`), "")
+        }))
+    }
+
+    test(profile, "tells what was used up to an abort in the second step of three", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const log = makeLog("t1")
+        const running = yield* Effect.forkChild(host.run(
+          log,
+          script(
+            { bash: "echo one", usage: { input: 10, output: 20 } },
+            { words: 2_000, delay: 20, usage: { input: 30, output: 40 } },
+            { text: "three" }
+          ),
+          allow
+        ))
+        yield* until(() => textOf(partsOf(log)).includes("word5"))
+        yield* abort(host, running)
+        const [first, second, ...more] = only(partsOf(log), "step-finished")
+        assert.deepStrictEqual(more, [])
+        assert.deepInclude(first!.usage, { measured: true, outputTokens: { total: 20 } })
+        assert.strictEqual(first!.usage.inputTokens?.total, 10)
+        // The model was cut before it said what it used: the input is known, the output at least in part.
+        assert.isFalse(second!.usage.measured)
+        assert.strictEqual(second!.usage.inputTokens?.total, 30)
+        assert.isAtLeast(second!.usage.outputTokens!.total!, 1)
+      }))
+
+    test(profile, "carries on after it was killed in a command: no finished call runs again", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const log = makeLog("t1")
+        const prompt = `Do it. ${
+          script(
+            { text: "First.", bash: "echo first >> done.txt" },
+            { text: "Second.", bash: appendAndWait("second") },
+            { text: "Third.", bash: "echo third >> done.txt" },
+            { text: "Done." }
+          )
+        }`
+        const running = yield* Effect.forkChild(host.run(log, prompt, allow))
+        yield* waitForFile(`${world.directory}/done.txt`, "second")
+        const before = (yield* world.server.calls("Do it.")).at(-1)!
+        process.kill(host.processes[0]!.pid, "SIGKILL")
+        yield* Fiber.await(running)
+        const cut = log.parts.length
+        const finished = yield* host.resume(log, prompt, allow)
+        assert.strictEqual(finished.finishReason, "stop")
+        assert.strictEqual(yield* fileOf(`${world.directory}/done.txt`), "first\nsecond\nthird\n")
+        // The log says everything once, and all of it is what the conversation holds.
+        assert.strictEqual(textOf(partsOf(log)), "First.Second.Third.Done.")
+        assert.strictEqual(only(partsOf(log), "step-finished").length, 4)
+        const continued = log.parts[cut]!.part as typeof Bridge.TurnContinued.Type
+        assert.strictEqual(continued.keep, cut)
+        // The model saw what it had seen, then what it said, then a nudge; never the prompt again.
+        const [after] = (yield* world.server.calls("Do it.")).slice(2)
+        const [seen, sees] = [messagesOf(before), messagesOf(after!)]
+        assert.deepStrictEqual(sees.slice(0, seen.length), seen)
+        assert.strictEqual(JSON.stringify(sees).split("Do it.").length, 2)
+        assert.include(JSON.stringify(sees.at(-1)), "Carry on")
+        // What the agent couldn't tell about the open call is told.
+        const open = only(partsOf(log), "tool-call")[1]!
+        const [result, ...more] = only(partsOf(log), "tool-result").filter(({ id }) => id === open.id)
+        assert.deepStrictEqual(more, [])
+        assert.isTrue(result!.isFailure)
+      }))
+
+    test(profile, "recovers from the conversation what the log lacks", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const log = makeLog("t1")
+        const prompt = `Do it. ${
+          script(
+            { think: "Hm.", text: "First.", bash: "echo first >> done.txt" },
+            { text: "Second.", write: [`${world.directory}/second.txt`, "2\n"] },
+            { text: "Third.", bash: appendAndWait("third") },
+            { text: "Done." }
+          )
+        }`
+        const running = yield* Effect.forkChild(host.run(log, prompt, allow))
+        yield* waitForFile(`${world.directory}/done.txt`, "third")
+        process.kill(host.processes[0]!.pid, "SIGKILL")
+        yield* Fiber.await(running)
+        // A bridge that died too, in the middle of the first step's text.
+        const whole = partsOf(log)
+        const lost = log.parts.findIndex(({ part }) => part.type === "text-delta") + 1
+        log.parts.splice(lost)
+        yield* host.resume(log, prompt, allow)
+        const parts = partsOf(log)
+        assert.strictEqual(textOf(parts), "First.Second.Third.Done.")
+        assert.strictEqual(only(parts, "reasoning-delta").map(({ delta }) => delta).join(""), "Hm.")
+        assert.deepStrictEqual(
+          only(parts, "tool-call").map(({ id, name, params }) => ({ id, name, params })),
+          only(whole, "tool-call").map(({ id, name, params }) => ({ id, name, params }))
+        )
+        for (const type of ["file-change", "step-finished"] as const) {
+          const recovered = only(parts, type).filter((part) => part.recovered === true)
+          const told = only(whole, type).map((part) => ({ ...part, recovered: true }))
+          assert.deepStrictEqual(recovered, told as never)
+        }
+        assert.strictEqual(yield* fileOf(`${world.directory}/done.txt`), "first\nthird\n")
+      }))
+
+    test(profile, "says so where the conversation is gone, or another directory's", (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const host = yield* world.open()
+        const { log } = yield* play(host, [{ text: "Hi." }])
+        const { conversation } = host.agent
+        yield* host.close
+        const other = `${world.root}/other`
+        yield* fs.makeDirectory(other)
+        const reopened = (options: Partial<SessionOptions>) =>
+          Effect.exit(world.open({ conversation, established: true, ...options }))
+        assert.isTrue(Exit.isSuccess(yield* reopened({})))
+        assert.deepInclude(failure(yield* reopened({ directory: other })), { _tag: "ContextLost" })
+
+        const again = yield* world.open({ conversation, established: true })
+        yield* world.driver.forget!({ conversation: conversation!, directory: world.directory })
+        const lost = yield* Effect.exit(play(again, [{ text: "Hi." }], { turn: "t2" }))
+        assert.deepInclude(failure(lost), { _tag: "ContextLost" })
+        log.attempt = 1
+        assert.deepInclude(failure(yield* Effect.exit(again.resume(log, "Hi."))), { _tag: "ContextLost" })
+        assert.deepInclude(failure(yield* reopened({})), { _tag: "ContextLost" })
+        // One that was only named never began: it's new, under that name.
+        const fresh = yield* world.open({ conversation, established: false })
+        yield* play(fresh, [{ text: "Hi." }], { turn: "t3" })
+        // Forgetting what is gone is fine.
+        yield* world.driver.forget!({ conversation: conversation!, directory: other })
+      }))
+
+    test(profile, "leaves nothing of a conversation that is forgotten", (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const host = yield* world.open()
+        yield* play(host, [{ text: "SOMETHING-PRIVATE", bash: "echo hi" }])
+        yield* host.close
+        yield* world.driver.forget!({ conversation: host.agent.conversation!, directory: world.directory })
+        for (const file of yield* fs.readDirectory(world.home, { recursive: true })) {
+          const content = yield* fileOf(`${world.home}/${file}`)
+          assert.notInclude(content, "SOMETHING-PRIVATE", file)
+        }
+      }))
+
+    test(profile, "carries a conversation into another sandbox", (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const host = yield* world.open()
+        yield* play(host, [{ text: "First.", bash: "echo out-of-a-tool" }, { text: "Told." }], { words: "REMEMBER" })
+        const state = JSON.parse(JSON.stringify(yield* host.agent.readState!))
+        yield* host.close
+
+        const elsewhere = { root: `${world.root}/b`, home: `${world.root}/b/home`, work: `${world.root}/b/work` }
+        yield* fs.makeDirectory(elsewhere.work, { recursive: true })
+        const driver = yield* profile.make({
+          program: profile.agent.program!,
+          url: world.server.url,
+          home: elsewhere.home
+        })
+        const there = yield* openHost(driver, { directory: elsewhere.work, state })
+        assert.notStrictEqual(there.agent.conversation, host.agent.conversation)
+        const { parts } = yield* play(there, [{ text: "Second.", bash: "pwd" }, { text: "Done." }], { words: "GO ON" })
+        assert.include(JSON.stringify(only(parts, "tool-result")[0]!.result), elsewhere.work)
+        const [before] = (yield* world.server.calls("REMEMBER")).slice(1)
+        const [after] = yield* world.server.calls("GO ON")
+        const [seen, sees] = [messagesOf(before!), messagesOf(after!)]
+        assert.deepStrictEqual(sees.slice(0, seen.length), seen)
+        // It goes on from there by its own means.
+        yield* there.close
+        const { conversation } = there.agent
+        const reopened = yield* openHost(driver, { directory: elsewhere.work, conversation, established: true })
+        yield* play(reopened, [{ text: "Third." }], { turn: "t2", words: "ONCE MORE" })
+        assert.include(JSON.stringify((yield* world.server.calls("ONCE MORE"))[0]!.body), "out-of-a-tool")
+        const refused = yield* Effect.exit(openHost(driver, { directory: elsewhere.work, state: { some: "thing" } }))
+        assert.deepInclude(failure(refused), { _tag: "ContextLost" })
+      }))
+
+    test(profile, "compacts its conversation", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        assert.deepStrictEqual(yield* host.agent.compact!(undefined), {})
+        yield* play(host, [{ text: "A long story." }])
+        const { summary } = yield* host.agent.compact!("keep the names")
+        assert.include(summary, "what was said so far")
+        const errand = (yield* world.server.requests).find(({ side }) => side)
+        assert.include(JSON.stringify(errand!.body), "keep the names")
+        yield* play(host, [{ text: "Next." }], { turn: "t2", words: "NEXT" })
+        const body = JSON.stringify((yield* world.server.calls("NEXT"))[0]!.body)
+        assert.include(body, "what was said so far")
+      }))
+
+    test(profile, "answers in the form that a turn asks for, and freely in the next", (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const schema = { type: "object", properties: { answer: { type: "number" } }, required: ["answer"] }
+        const tool = (answer: unknown): Step => ({ tool: ["StructuredOutput", { answer } as never] })
+        const { finished } = yield* play(host, [tool("many"), tool(42), { text: "x" }], {
+          responseFormat: { type: "json", schema }
+        })
+        assert.deepStrictEqual(finished, { finishReason: "stop", output: { answer: 42 } })
+        const without = yield* Effect.exit(
+          play(host, [], { turn: "t2", responseFormat: { type: "json", schema } })
+        )
+        assert.deepInclude(failure(without), { _tag: "TurnFailed" })
+        yield* host.supervisor.endAll
+        const free = yield* play(host, [{ text: "Free." }], { turn: "t3", words: "FREELY" })
+        assert.deepStrictEqual(free.finished, { finishReason: "stop" })
+        assert.notInclude(
+          JSON.stringify(((yield* world.server.calls("FREELY"))[0]!.body as { tools: unknown }).tools),
+          "StructuredOutput"
+        )
+      }))
+  })
+}
+
+/** Waits until a file holds a text. */
+export const waitForFile = (path: string, text: string): Effect.Effect<void, never, FileSystem.FileSystem> =>
+  Effect.flatMap(
+    fileOf(path),
+    (content) => content.includes(text) ? Effect.void : Effect.delay(waitForFile(path, text), "20 millis")
+  )
