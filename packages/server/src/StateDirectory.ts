@@ -161,8 +161,9 @@ export const open = Effect.fnUntraced(function*(options: {
     destroyedFile: `${path}/destroyed.json`,
     sessions: fs.readDirectory(sessionsDirectory).pipe(
       Effect.orElseSucceed((): Array<string> => []),
-      Effect.map((names) => names.filter(Schema.is(Bridge.SessionId)).sort()),
-      Effect.flatMap(Effect.filter(hasSession, { concurrency: 16 }))
+      Effect.map((names) => names.filter(Schema.is(Bridge.SessionId))),
+      Effect.flatMap(Effect.filter(hasSession, { concurrency: 16 })),
+      Effect.map((sessions) => sessions.sort())
     ),
     hasSession,
     sessionDirectory,
