@@ -141,8 +141,9 @@ describe("tryAcquire", () => {
         identify: (pid) => Effect.succeed(alive.has(pid) ? { ...self, pid, start: "1" } : undefined)
       }
       const slow = <A, E>(effect: Effect.Effect<A, E>) =>
-        Effect.flatMap(Random.nextIntBetween(0, 4), (turns) =>
-          Effect.andThen(Effect.repeat(Effect.yieldNow, { times: turns }), effect))
+        // Now and then for as long as others take to have the lock, and lose it.
+        Effect.flatMap(Random.nextIntBetween(0, 12), (millis) =>
+          Effect.andThen(millis < 9 ? Effect.yieldNow : Effect.sleep(millis), effect))
       const slowFs: FileSystem.FileSystem = {
         ...fs,
         readDirectory: (path, options) => slow(fs.readDirectory(path, options)),
