@@ -51,7 +51,6 @@ import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSp
 import * as Conversation from "./internal/scriptedConversation.ts"
 import { reconcile } from "./internal/scriptedReconcile.ts"
 import { Script } from "./internal/scriptedScript.ts"
-import { joinSurrogates } from "./internal/surrogates.ts"
 import { FromAgent, type ToAgent } from "./ScriptedAgent.ts"
 
 export {
@@ -346,7 +345,6 @@ const runTurn = Effect.fnUntraced(function*(
   turn: Turn,
   told: Effect.Effect<unknown>
 ): Effect.fn.Return<Finished, TurnFailed | Bridge.DriverError, Scope.Scope> {
-  const join = joinSurrogates()
   const asking = yield* FiberSet.make()
   const answer = <A extends Schema.Json>(id: string, ask: Effect.Effect<A>) =>
     FiberSet.run(asking, Effect.flatMap(ask, (answer) => Effect.ignore(tell(running, { type: "answer", id, answer }))))
@@ -367,9 +365,7 @@ const runTurn = Effect.fnUntraced(function*(
   const take = Effect.fnUntraced(function*(message: FromAgent): Effect.fn.Return<Finished | undefined, TurnFailed> {
     switch (message.type) {
       case "parts":
-        for (const part of message.parts) {
-          for (const joined of join(part)) yield* turn.emit(joined)
-        }
+        for (const part of message.parts) yield* turn.emit(part)
         return undefined
       case "call": {
         const { id, name, params } = message
