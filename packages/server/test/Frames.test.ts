@@ -11,13 +11,15 @@ const encodeChunk = Schema.encodeEffect(json.codecFor(Schema.NonEmptyArray(Bridg
 const encodeEnd = Schema.encodeEffect(json.codecFor(Bridge.EndLine))
 
 /** The event that a log makes of a stream's element. */
-const toEvent = Effect.fnUntraced(function*(element: Bridge.TurnEvent): Effect.fn.Return<ReadEvent, Schema.SchemaError> {
-  if ("end" in element) return { _tag: "End", line: JSON.stringify(yield* encodeEnd(element)) }
-  const parts = (yield* encodeParts(element.parts)) as ReadonlyArray<unknown>
-  const lines = parts.map((part) => JSON.stringify(part)).join(",")
-  const { attempt } = element
-  return { _tag: "Batch", attempt, first: 1, count: parts.length, lines, bytes: Buffer.byteLength(lines) }
-})
+const toEvent = Effect.fnUntraced(
+  function*(element: Bridge.TurnEvent): Effect.fn.Return<ReadEvent, Schema.SchemaError> {
+    if ("end" in element) return { _tag: "End", line: JSON.stringify(yield* encodeEnd(element)) }
+    const parts = (yield* encodeParts(element.parts)) as ReadonlyArray<unknown>
+    const lines = parts.map((part) => JSON.stringify(part)).join(",")
+    const { attempt } = element
+    return { _tag: "Batch", attempt, first: 1, count: parts.length, lines, bytes: Buffer.byteLength(lines) }
+  }
+)
 
 describe("Frames", () => {
   it.effect.prop(

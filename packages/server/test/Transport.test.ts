@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Effect, Encoding, Redacted, Tracer } from "effect"
-import * as Transport from "../src/internal/transport.ts"
+import { defaultLimits } from "../src/internal/transportLimits.ts"
 import * as Canned from "./fixtures/cannedBridge.ts"
 import * as RawHost from "./fixtures/rawHost.ts"
 
@@ -383,7 +383,7 @@ describe("Transport", () => {
     it.live("answers a request over 12 MiB with TooLarge, and one of 12 MiB is read", () =>
       Effect.gen(function*() {
         const { host } = yield* connected()
-        const limit = Transport.defaultLimits.requestBytes
+        const limit = defaultLimits.requestBytes
         assert.strictEqual(limit, 12 * 1024 * 1024)
         host.send(big(limit + 1))
         assert.deepStrictEqual(yield* host.next, {

@@ -12,7 +12,12 @@ const read = (id: number) => ({
   payload: { session: "s", turn: "t", from: 1 }
 })
 const ack = (requestId: number) => ({ _tag: "Ack", requestId })
-const hello = { _tag: "Request", id: "hello", tag: "Hello", payload: { host: { name: "t", version: "1" }, protocol: 1 } }
+const hello = {
+  _tag: "Request",
+  id: "hello",
+  tag: "Hello",
+  payload: { host: { name: "t", version: "1" }, protocol: 1 }
+}
 
 /** A turn of so many batches, each of one part with so many bytes, and how many of them were asked for so far. */
 const turn = (count: number, bytes: number) => {

@@ -46,8 +46,9 @@ describe("Transport silence", () => {
       dripping.socket.write(RawHost.maskedFrame(read))
       // One message, a byte at a time.
       const message = RawHost.maskedFrame(hello())
-      yield* Effect.forkScoped(Effect.forEach(message, (byte) =>
-        Effect.delay(Effect.sync(() => slow.socket.write(Buffer.from([byte]))), 120)))
+      yield* Effect.forkScoped(
+        Effect.forEach(message, (byte) => Effect.delay(Effect.sync(() => slow.socket.write(Buffer.from([byte]))), 120))
+      )
       yield* RawHost.until(() => silent.closedAt > 0)
       const seconds = (silent.closedAt - silent.openedAt) / 1000
       assert.isAbove(seconds, 7)

@@ -121,36 +121,43 @@ describe("Window", () => {
         const streams = [connection.open(), connection.open(), connection.open()]
         const unacknowledged: Array<Array<number>> = [[], [], []]
         const open: Array<Fiber.Fiber<void>> = []
-        const total = (of: number) => unacknowledged[of]!.reduce((a, b) => a + b, 0)
+        const total = (index: number) => unacknowledged[index]!.reduce((a, b) => a + b, 0)
         const check = () => {
-          for (const of of [0, 1, 2]) {
-            const frames = unacknowledged[of]!
+          for (const index of [0, 1, 2]) {
+            const frames = unacknowledged[index]!
             assert.isAtMost(frames.length, limits.streamFrames)
-            if (frames.length > 1) assert.isAtMost(total(of) - frames.at(-1)!, limits.streamBytes + 1024)
+            if (frames.length > 1) assert.isAtMost(total(index) - frames.at(-1)!, limits.streamBytes + 1024)
           }
           const all = unacknowledged.flat()
           if (all.length > 1) assert.isAtMost(total(0) + total(1) + total(2), limits.connectionBytes)
         }
-        const acknowledge = (of: number) => {
-          unacknowledged[of]!.shift()
-          streams[of]!.acknowledge()
+        const acknowledge = (index: number) => {
+          unacknowledged[index]!.shift()
+          streams[index]!.acknowledge()
         }
         const settle = Effect.gen(function*() {
           for (let i = 0; i < 10; i++) yield* Effect.yieldNow
         })
-        for (const [of, size, ack] of steps) {
-          if (ack) acknowledge(of)
+        for (const [index, size, ack] of steps) {
+          if (ack) acknowledge(index)
           else {
             const bytes = Math.abs(size) % 35_000
-            const wait = Effect.tap(streams[of]!.take(bytes), () => Effect.sync(() => unacknowledged[of]!.push(bytes)))
+            const wait = Effect.tap(streams[index]!.take(bytes), () =>
+              Effect.sync(() => unacknowledged[index]!.push(bytes)))
             open.push(yield* Effect.forkChild(wait, { startImmediately: true }))
           }
           yield* settle
           check()
         }
-        for (let i = 0; open.some((fiber) => !granted(fiber)); i++) {
+        for (
+          let i = 0;
+          open.some((fiber) =>
+            !granted(fiber)
+          );
+          i++
+        ) {
           assert.isBelow(i, 1000)
-          for (const of of [0, 1, 2]) acknowledge(of)
+          for (const index of [0, 1, 2]) acknowledge(index)
           yield* settle
           check()
         }

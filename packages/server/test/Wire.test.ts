@@ -79,7 +79,9 @@ describe("Wire", () => {
         const { port } = yield* Canned.serve({
           handlers: { ...handlers, ReadTurn: () => Stream.make(Canned.batch(41, 1, "Hi"), Canned.end(42)) }
         })
-        const { received, socket } = yield* RawHost.request(port, { headers: { ...RawHost.upgradeHeaders, ...headers } })
+        const { received, socket } = yield* RawHost.request(port, {
+          headers: { ...RawHost.upgradeHeaders, ...headers }
+        })
         const requests = [
           `{"_tag":"Ping"}`,
           `{"_tag":"Request","id":"a","tag":"StartTurn","payload":{"session":"s","turn":"t"}}`,

@@ -1,7 +1,7 @@
 /**
  * The frames of the wire as text: what a host sends, checked, and what it's answered.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Result from "effect/Result"
 import type * as RpcMessage from "effect/unstable/rpc/RpcMessage"
 import type { ReadEvent } from "../TurnLog.ts"

@@ -81,14 +81,13 @@ const runBun = Effect.fnUntraced(function*(
   const closed = Deferred.makeUnsafe<void>()
   // What comes between Bun's opening of the socket and ours; one turn of the event loop.
   const early: Array<string | Uint8Array> = []
-  let listener: Listener | undefined
-  let isClosed = false
+  const state: { listener: Listener | undefined; isClosed: boolean } = { listener: undefined, isClosed: false }
   const upgraded = server.upgrade(request.source, {
     data: {
       deferred: opened,
-      run: (message) => listener === undefined ? early.push(message) : listener.onMessage(message),
+      run: (message) => state.listener === undefined ? early.push(message) : state.listener.onMessage(message),
       onClose() {
-        isClosed = true
+        state.isClosed = true
         Deferred.doneUnsafe(closed, Effect.void)
       }
     }
@@ -98,19 +97,20 @@ const runBun = Effect.fnUntraced(function*(
   }
   const socket = yield* Deferred.await(opened)
   const close = (close: Close) => {
-    if (!isClosed) socket.close(close.code, close.reason)
+    if (!state.isClosed) socket.close(close.code, close.reason)
   }
-  listener = open({
-    send: (text) => isClosed || socket.sendText(text) !== 0,
+  const listener = open({
+    send: (text) => state.isClosed || socket.sendText(text) !== 0,
     buffered: () => socket.getBufferedAmount(),
     close,
     // Bun doesn't count the time in which a socket is paused, and begins anew.
     restartSilence() {
-      if (isClosed) return
+      if (state.isClosed) return
       socket.pause()
       socket.resume()
     }
   })
+  state.listener = listener
   early.forEach(listener.onMessage)
   // A server may run its requests uninterruptibly.
   yield* Effect.ensuring(

@@ -59,8 +59,7 @@ export const takeCredentials = (request: HttpServerRequest.HttpServerRequest): C
   return { foreign: entries.length > 0 && entries[0] !== subprotocol, token }
 }
 
-const decode = (encoded: string): string | undefined =>
-  Result.getOrUndefined(Encoding.decodeBase64UrlString(encoded))
+const decode = (encoded: string): string | undefined => Result.getOrUndefined(Encoding.decodeBase64UrlString(encoded))
 
 /** Runs an effect with the names of both headers among those that are never shown. */
 export const withRedactedNames = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

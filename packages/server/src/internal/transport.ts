@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Queue from "effect/Queue"
 import * as Result from "effect/Result"
-import * as Scope from "effect/Scope"
+import type * as Scope from "effect/Scope"
 import * as HttpServer from "effect/unstable/http/HttpServer"
 import * as HttpServerRequest from "effect/unstable/http/HttpServerRequest"
 import * as HttpServerResponse from "effect/unstable/http/HttpServerResponse"
@@ -20,6 +20,7 @@ import type { ReadEvent } from "../TurnLog.ts"
 import * as Frames from "./frames.ts"
 import * as HostSocket from "./hostSocket.ts"
 import * as Token from "./token.ts"
+import { defaultLimits, type TransportLimits } from "./transportLimits.ts"
 import * as Window from "./window.ts"
 import { failsTooLarge, WireRpcs } from "./wireRpcs.ts"
 
@@ -34,49 +35,6 @@ export interface TransportOptions {
   /** Replaces some of `defaultLimits`. */
   readonly limits?: Partial<TransportLimits> | undefined
 }
-
-/** The bounds of a connection. */
-export interface TransportLimits extends Window.WindowLimits {
-  /** Bytes of an encoded request; a longer one fails with `TooLarge`. */
-  readonly requestBytes: number
-  /** Turns read at once; one more fails with `TooManyStreams`. */
-  readonly streams: number
-  /** Requests that are open at once, and the bytes of their frames; one more is answered with a defect. */
-  readonly requests: number
-  readonly openBytes: number
-  /** Bytes of replies that the socket holds; at more, the connection is closed. */
-  readonly unreadBytes: number
-  /** Milliseconds without a message after which nothing is sent any more, so that the silence can end the connection. */
-  readonly silence: number
-}
-
-/** The bounds as `docs/protocol.md` gives them. */
-export const defaultLimits: TransportLimits = {
-  requestBytes: Bridge.maxRequestBytes,
-  streams: Bridge.maxStreams,
-  requests: 1024,
-  openBytes: 64 * 1024 * 1024,
-  unreadBytes: 16 * 1024 * 1024,
-  streamFrames: 64,
-  streamBytes: 256 * 1024,
-  connectionBytes: 8 * 1024 * 1024,
-  silence: 45_000
-}
-
-/**
- * The options of Bun's server that the transport relies on, for programs to give to `BunHttpServer.layer`: frames of at
- * most 16 MiB, no message ever dropped, and 45 s of silence, which Bun counts from the last byte, not the last message.
- */
-export const webSocketOptions = {
-  maxPayloadLength: 16 * 1024 * 1024,
-  // Twice what the transport lets a socket hold: it closes the connection first, and Bun would rather than drop.
-  backpressureLimit: 2 * defaultLimits.unreadBytes,
-  closeOnBackpressureLimit: true,
-  idleTimeout: defaultLimits.silence / 1000,
-  // Bun's own pings would keep alive what is silent, and cost money where a host asked for none.
-  sendPings: false,
-  perMessageDeflate: false
-} as const
 
 /** A transport, open until its scope closes. */
 export interface Transport {
@@ -250,8 +208,7 @@ export const make = Effect.fnUntraced(function*(options: TransportOptions): Effe
     }
   }
 
-  const refuse = (connection: Connection, reason: Frames.Close) =>
-    Effect.sync(() => close(connection, reason))
+  const refuse = (connection: Connection, reason: Frames.Close) => Effect.sync(() => close(connection, reason))
 
   const handleFrame = (connection: Connection, frame: string | Uint8Array): Effect.Effect<void> => {
     if (typeof frame !== "string") return refuse(connection, Frames.closes.binary)

@@ -58,8 +58,7 @@ export const make = (limits: WindowLimits, buffered: () => number): ConnectionWi
   let held = false
   let crowded = false
 
-  const hasRoom = (bytes: number) =>
-    !held && (unacknowledged === 0 || unacknowledged + bytes <= limits.connectionBytes)
+  const hasRoom = (bytes: number) => !held && (unacknowledged === 0 || unacknowledged + bytes <= limits.connectionBytes)
 
   const release = () => {
     crowded = false
