@@ -24,6 +24,8 @@ import { defaultLimits, type TransportLimits } from "./transportLimits.ts"
 import * as Window from "./window.ts"
 import { failsTooLarge, WireRpcs } from "./wireRpcs.ts"
 
+export { webSocketOptions } from "./transportLimits.ts"
+
 /** What a transport is made of. */
 export interface TransportOptions {
   /** SHA-256 of each token that's accepted; see `Token.digest`. */
