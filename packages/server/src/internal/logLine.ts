@@ -108,7 +108,9 @@ export class LogScan {
       const { n, part } = JSON.parse(line)
       if (n !== next || typeof part.type !== "string") return `the line of part ${next} holds something else`
       if (this.end !== undefined) {
-        if (part.type !== "turn-continued" || !Number.isInteger(part.attempt) || part.attempt <= index.attempt.attempt) {
+        if (
+          part.type !== "turn-continued" || !Number.isInteger(part.attempt) || part.attempt <= index.attempt.attempt
+        ) {
           return `part ${next} comes after an end`
         }
         index.begin(part.attempt, part.keep)

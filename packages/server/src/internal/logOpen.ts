@@ -202,7 +202,9 @@ const makeRepair = Effect.fnUntraced(function*(options: {
     }).pipe(
       Effect.provideService(FileSystem.FileSystem, fs),
       Scope.provide(opened),
-      Effect.onError((cause) => Effect.andThen(Scope.close(opened, Exit.failCause(cause)), Effect.ignore(fs.remove(temporary)))),
+      Effect.onError((cause) =>
+        Effect.andThen(Scope.close(opened, Exit.failCause(cause)), Effect.ignore(fs.remove(temporary)))
+      ),
       Effect.mapError((error) => error._tag === "LogFileError" ? error : fromPlatformError(error))
     )
   })

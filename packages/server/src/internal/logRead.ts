@@ -159,12 +159,14 @@ export const parts = (view: LogView): Stream.Stream<Bridge.NumberedPart, Bridge.
       return false
     }
     let next = 1
-    const lines = Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Bridge.NumberedPart>, Bridge.LogUnavailable> => {
-      if (next > count) return Cause.done()
-      const range = view.index.range(next, view.limits.batchParts, view.limits.batchBytes)
-      next += range.count
-      return Effect.map(readLines(view, range), parseLines)
-    })
+    const lines = Effect.suspend(
+      (): Pull.Pull<Arr.NonEmptyReadonlyArray<Bridge.NumberedPart>, Bridge.LogUnavailable> => {
+        if (next > count) return Cause.done()
+        const range = view.index.range(next, view.limits.batchParts, view.limits.batchBytes)
+        next += range.count
+        return Effect.map(readLines(view, range), parseLines)
+      }
+    )
     return Stream.fromPull(Effect.succeed(lines)).pipe(
       Bridge.joinFragments,
       Stream.filter(({ n }) => n <= count && !isVoid(n))

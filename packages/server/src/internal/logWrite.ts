@@ -137,13 +137,17 @@ export const make = Effect.fnUntraced(function*(
   const freeReserve = options.reserve === undefined ? Effect.void : Effect.ignore(fs.remove(options.reserve))
 
   // Best effort: a turn needs no reserve as long as there's room.
-  const keepReserve = Effect.fnUntraced(function*(path: string) {
-    if (yield* fs.exists(path)) return
-    yield* files.create(path).pipe(
-      Effect.flatMap((file) => Effect.andThen(writeWhole(file, new Uint8Array(reserveBytes)), file.sync)),
-      Effect.onError(() => Effect.ignore(fs.remove(path)))
-    )
-  }, Effect.scoped, Effect.provide(context))
+  const keepReserve = Effect.fnUntraced(
+    function*(path: string) {
+      if (yield* fs.exists(path)) return
+      yield* files.create(path).pipe(
+        Effect.flatMap((file) => Effect.andThen(writeWhole(file, new Uint8Array(reserveBytes)), file.sync)),
+        Effect.onError(() => Effect.ignore(fs.remove(path)))
+      )
+    },
+    Effect.scoped,
+    Effect.provide(context)
+  )
   const reserve = options.reserve === undefined ? Effect.void : Effect.ignore(keepReserve(options.reserve))
 
   // ---------------------------------------------------------------------------
@@ -168,7 +172,9 @@ export const make = Effect.fnUntraced(function*(
     (line.length > limits.lineBytes || encoder.encode(line).length > limits.lineBytes)
 
   /** Numbers the part's lines; they're written with the last one's batch at the latest. */
-  const push = (part: Bridge.Part): { readonly n: number; readonly last: number; readonly batch: Batch } | undefined => {
+  const push = (
+    part: Bridge.Part
+  ): { readonly n: number; readonly last: number; readonly batch: Batch } | undefined => {
     if (!accepting) return undefined
     const n = next
     const json = encodePart(part)
@@ -355,7 +361,8 @@ export const make = Effect.fnUntraced(function*(
       })
     ))
   )
-  const flusher = Effect.flatMap(work.await, () => {
+  // An open latch resumes at once: yielding lets what comes in the same tick into the batch.
+  const flusher = Effect.flatMap(Effect.andThen(work.await, Effect.yieldNow), () => {
     work.closeUnsafe()
     return locked(flush)
   })
