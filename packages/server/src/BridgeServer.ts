@@ -4,8 +4,8 @@
  * **Example** (A bridge program)
  *
  * ```ts
- * import { BunHttpServer, BunRuntime } from "@effect/platform-bun"
- * import { Effect, Layer, Redacted } from "effect"
+ * import { BunHttpServer, BunRuntime, BunServices } from "@effect/platform-bun"
+ * import { Effect, Redacted, Runtime } from "effect"
  * import { Bridge, BridgeServer } from "@gangway/server"
  * import { echo } from "./echo.ts"
  *
@@ -18,7 +18,8 @@
  *   )
  * }).pipe(Effect.scoped, Effect.provide(BunServices.layer))
  *
- * BunRuntime.runMain(program, { teardown: BridgeServer.teardown })
+ * // Standard input may be open for ever: the process is ended, not only its work.
+ * BunRuntime.runMain(program, { teardown: (exit) => Runtime.defaultTeardown(exit, process.exit) })
  * ```
  *
  * @since 0.1.0
@@ -49,6 +50,16 @@ import * as Ownership from "./Ownership.ts"
 import { ProcessTable } from "./ProcessTable.ts"
 import * as StateDirectory from "./StateDirectory.ts"
 import type { ReadEvent } from "./TurnLog.ts"
+
+export {
+  /**
+   * Reads the launch line from standard input.
+   *
+   * @category launching
+   * @since 0.1.0
+   */
+  readLaunchOptions
+} from "./LaunchLine.ts"
 
 /**
  * What a bridge does: how many turns and compactions run, and when one was last asked for or ended, in milliseconds of
