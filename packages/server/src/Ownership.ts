@@ -13,7 +13,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { liveness, ProcessIdentity, ProcessTable } from "./ProcessTable.ts"
-import * as StateDirectory from "./StateDirectory.ts"
+import type * as StateDirectory from "./StateDirectory.ts"
 
 /**
  * Whether this bridge is still the one that hosts find.

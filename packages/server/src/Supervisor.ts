@@ -161,13 +161,16 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     startedBefore(tree, process) &&
     Array.from(trees).every((other) => other === tree || !startedBefore(other, process))
 
-  const look: Effect.Effect<ReadonlyArray<processTree.Owned>> = Effect.map(table.list(options.marker.name), (list) =>
-    list.length > 0
-      ? processTree.look(tree, { list, self: self.pid, mark: options.marker.value, isOrphan })
-      : Array.from(tree.roots, (root) => ({
-        process: { ...root, parent: self.pid, group: root.pid, start: root.start ?? "", mark: undefined },
-        root
-      })))
+  const look: Effect.Effect<ReadonlyArray<processTree.Owned>> = Effect.map(
+    table.list(options.marker.name),
+    (list) =>
+      list.length > 0
+        ? processTree.look(tree, { list, self: self.pid, mark: options.marker.value, isOrphan })
+        : Array.from(tree.roots, (root) => ({
+          process: { ...root, parent: self.pid, group: root.pid, start: root.start ?? "", mark: undefined },
+          root
+        }))
+  )
 
   const describe = ({ process }: processTree.Owned): Bridge.ProcessInfo => ({
     pid: process.pid,

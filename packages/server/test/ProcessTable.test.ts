@@ -13,7 +13,10 @@ const run = (command: string, args: ReadonlyArray<string>, env: Record<string, s
       child.stdout.on("data", (data: Buffer) =>
         resume(Effect.succeed(Object.assign(child, { pid: child.pid!, firstLine: data.toString().trim() }))))
     }),
-    (child) => Effect.sync(() => child.kill("SIGKILL"))
+    (child) =>
+      Effect.sync(() =>
+        child.kill("SIGKILL")
+      )
   )
 
 const perl = (script: string, env?: Record<string, string>) => run("perl", ["-e", `$| = 1; ${script}`], env)

@@ -37,193 +37,221 @@ const tryHeld = (directory: string, launch: string) =>
   Effect.flatMap(holder(launch), (me) => SessionLock.tryAcquire(directory, me))
 
 describe("tryAcquire", () => {
-  live("one holds a session, others learn who, until it's freed", Effect.gen(function*() {
-    const directory = join(yield* temporary, "s1")
-    const scope = yield* Scope.make()
-    const first = yield* holder("first")
-    assert.deepStrictEqual(yield* Scope.provide(SessionLock.tryAcquire(directory, first), scope), { _tag: "Acquired" })
-    assert.deepStrictEqual(yield* tryHeld(directory, "second"), { _tag: "Held", holder: first })
-    assert.deepStrictEqual(locks(directory), ["lock-1"])
-    assert.strictEqual(Fs.statSync(join(directory, "lock-1")).mode & 0o777, 0o600)
-    assert.strictEqual(Fs.statSync(directory).mode & 0o777, 0o700)
-    yield* Scope.close(scope, Exit.void)
-    assert.deepStrictEqual(yield* tryHeld(directory, "second"), { _tag: "Acquired" })
-    assert.deepStrictEqual(locks(directory), ["lock-2"])
-  }))
-
-  live("a holder that is gone is superseded, one that may live is not", Effect.gen(function*() {
-    const root = yield* temporary
-    const self = yield* portable.self
-    const cases: ReadonlyArray<readonly [name: string, Partial<SessionLock.Holder>, free: boolean]> = [
-      ["another boot", { boot: "another" }, true],
-      ["another boot and pid namespace", { boot: "another", pidNamespace: "another" }, true],
-      ["the pid has another process now", { start: `${Number(self.start) - 1}` }, true],
-      ["no such pid", { pid: 2 ** 30 }, true],
-      ["another pid namespace, where the pid may mean another", { pid: 2 ** 30, pidNamespace: "another" }, false],
-      ["alive", {}, false]
-    ]
-    for (const [name, options, free] of cases) {
-      const directory = join(root, name)
-      put(directory, 7, yield* holder("old", options))
-      const outcome = yield* tryHeld(directory, "new")
-      assert.strictEqual(outcome._tag, free ? "Acquired" : "Held", name)
-      assert.deepStrictEqual(locks(directory), [free ? "lock-8" : "lock-7"])
-    }
-  }))
-
-  live("the highest number rules, and one that was cut short when the power failed is nobody's", Effect.gen(function*() {
-    const directory = join(yield* temporary, "s1")
-    put(directory, 9, yield* holder("older"))
-    put(directory, 10, yield* holder("dead", { boot: "another" }))
-    assert.strictEqual((yield* Effect.scoped(tryHeld(directory, "new")))._tag, "Acquired")
-    assert.deepStrictEqual(locks(directory), ["lock-11"])
-    Fs.writeFileSync(join(directory, "lock-12"), "")
-    assert.strictEqual((yield* tryHeld(directory, "new"))._tag, "Acquired")
-    assert.deepStrictEqual(locks(directory), ["lock-13"])
-  }))
-
-  live("who was held up between looking and creating has nothing", Effect.gen(function*() {
-    const directory = join(yield* temporary, "s1")
-    const fs = yield* FileSystem.FileSystem
-    const dead = yield* holder("dead", { boot: "another" })
-    const winner = yield* holder("winner")
-    put(directory, 5, dead)
-    let looked = false
-    const late = SessionLock.tryAcquire(directory, yield* holder("late")).pipe(
-      Effect.provideService(FileSystem.FileSystem, {
-        ...fs,
-        link: (from, to) =>
-          Effect.suspend(() => {
-            if (!looked) {
-              // While it stood still, one took the lock and died, and another has it.
-              looked = true
-              put(directory, 6, dead)
-              put(directory, 7, winner)
-              Fs.rmSync(join(directory, "lock-5"))
-              Fs.rmSync(join(directory, "lock-6"))
-            }
-            return fs.link(from, to)
-          })
+  live(
+    "one holds a session, others learn who, until it's freed",
+    Effect.gen(function*() {
+      const directory = join(yield* temporary, "s1")
+      const scope = yield* Scope.make()
+      const first = yield* holder("first")
+      assert.deepStrictEqual(yield* Scope.provide(SessionLock.tryAcquire(directory, first), scope), {
+        _tag: "Acquired"
       })
-    )
-    assert.deepStrictEqual(yield* late, { _tag: "Held", holder: winner })
-    assert.isTrue(looked)
-    assert.deepStrictEqual(locks(directory), ["lock-7"])
-  }))
+      assert.deepStrictEqual(yield* tryHeld(directory, "second"), { _tag: "Held", holder: first })
+      assert.deepStrictEqual(locks(directory), ["lock-1"])
+      assert.strictEqual(Fs.statSync(join(directory, "lock-1")).mode & 0o777, 0o600)
+      assert.strictEqual(Fs.statSync(directory).mode & 0o777, 0o700)
+      yield* Scope.close(scope, Exit.void)
+      assert.deepStrictEqual(yield* tryHeld(directory, "second"), { _tag: "Acquired" })
+      assert.deepStrictEqual(locks(directory), ["lock-2"])
+    })
+  )
 
-  live("a holder whose directory was removed and made anew doesn't free another's lock", Effect.gen(function*() {
-    const directory = join(yield* temporary, "s1")
-    const scope = yield* Scope.make()
-    yield* Scope.provide(tryHeld(directory, "first"), scope)
-    Fs.rmSync(directory, { recursive: true })
-    const second = yield* holder("second")
-    put(directory, 1, second)
-    yield* Scope.close(scope, Exit.void)
-    assert.deepStrictEqual(yield* tryHeld(directory, "third"), { _tag: "Held", holder: second })
-  }))
+  live(
+    "a holder that is gone is superseded, one that may live is not",
+    Effect.gen(function*() {
+      const root = yield* temporary
+      const self = yield* portable.self
+      const cases: ReadonlyArray<readonly [name: string, Partial<SessionLock.Holder>, free: boolean]> = [
+        ["another boot", { boot: "another" }, true],
+        ["another boot and pid namespace", { boot: "another", pidNamespace: "another" }, true],
+        ["the pid has another process now", { start: `${Number(self.start) - 1}` }, true],
+        ["no such pid", { pid: 2 ** 30 }, true],
+        ["another pid namespace, where the pid may mean another", { pid: 2 ** 30, pidNamespace: "another" }, false],
+        ["alive", {}, false]
+      ]
+      for (const [name, options, free] of cases) {
+        const directory = join(root, name)
+        put(directory, 7, yield* holder("old", options))
+        const outcome = yield* tryHeld(directory, "new")
+        assert.strictEqual(outcome._tag, free ? "Acquired" : "Held", name)
+        assert.deepStrictEqual(locks(directory), [free ? "lock-8" : "lock-7"])
+      }
+    })
+  )
 
-  live("an unreadable lock is an error, never a free one", Effect.gen(function*() {
-    const directory = join(yield* temporary, "s1")
-    Fs.mkdirSync(join(directory, "lock-3"), { recursive: true })
-    assert.instanceOf(yield* Effect.flip(tryHeld(directory, "new")), Bridge.LogUnavailable)
-    assert.deepStrictEqual(locks(directory), ["lock-3"])
-  }))
+  live(
+    "the highest number rules, and one that was cut short when the power failed is nobody's",
+    Effect.gen(function*() {
+      const directory = join(yield* temporary, "s1")
+      put(directory, 9, yield* holder("older"))
+      put(directory, 10, yield* holder("dead", { boot: "another" }))
+      assert.strictEqual((yield* Effect.scoped(tryHeld(directory, "new")))._tag, "Acquired")
+      assert.deepStrictEqual(locks(directory), ["lock-11"])
+      Fs.writeFileSync(join(directory, "lock-12"), "")
+      assert.strictEqual((yield* tryHeld(directory, "new"))._tag, "Acquired")
+      assert.deepStrictEqual(locks(directory), ["lock-13"])
+    })
+  )
 
-  for (const seed of [1, 2, 3]) {
-    live(`no two hold a session at once, whoever dies or is slow (seed ${seed})`, Effect.gen(function*() {
+  live(
+    "who was held up between looking and creating has nothing",
+    Effect.gen(function*() {
       const directory = join(yield* temporary, "s1")
       const fs = yield* FileSystem.FileSystem
-      const self = yield* portable.self
-      // Bridges that live and die on paper, so that thousands of them can.
-      const alive = new Set<number>()
-      const table: ProcessTable = {
-        ...portable,
-        identify: (pid) => Effect.succeed(alive.has(pid) ? { ...self, pid, start: "1" } : undefined)
-      }
-      const slow = <A, E>(effect: Effect.Effect<A, E>) =>
-        // Now and then for as long as others take to have the lock, and lose it.
-        Effect.flatMap(Random.nextIntBetween(0, 12), (millis) =>
-          Effect.andThen(millis < 9 ? Effect.yieldNow : Effect.sleep(millis), effect))
-      const slowFs: FileSystem.FileSystem = {
-        ...fs,
-        readDirectory: (path, options) => slow(fs.readDirectory(path, options)),
-        readFileString: (path, encoding) => slow(fs.readFileString(path, encoding)),
-        link: (from, to) => slow(fs.link(from, to)),
-        rename: (from, to) => slow(fs.rename(from, to)),
-        remove: (path, options) => slow(fs.remove(path, options))
-      }
-      let pids = 1000
-      let acquired = 0
-      let died = 0
-      const holding = new Set<number>()
+      const dead = yield* holder("dead", { boot: "another" })
+      const winner = yield* holder("winner")
+      put(directory, 5, dead)
+      let looked = false
+      const late = SessionLock.tryAcquire(directory, yield* holder("late")).pipe(
+        Effect.provideService(FileSystem.FileSystem, {
+          ...fs,
+          link: (from, to) =>
+            Effect.suspend(() => {
+              if (!looked) {
+                // While it stood still, one took the lock and died, and another has it.
+                looked = true
+                put(directory, 6, dead)
+                put(directory, 7, winner)
+                Fs.rmSync(join(directory, "lock-5"))
+                Fs.rmSync(join(directory, "lock-6"))
+              }
+              return fs.link(from, to)
+            })
+        })
+      )
+      assert.deepStrictEqual(yield* late, { _tag: "Held", holder: winner })
+      assert.isTrue(looked)
+      assert.deepStrictEqual(locks(directory), ["lock-7"])
+    })
+  )
 
-      const bridge = Effect.gen(function*() {
-        const pid = pids++
-        alive.add(pid)
-        const scope = yield* Scope.make()
-        for (let tries = 0; tries < 3; tries++) {
-          const outcome = yield* Scope.provide(
-            SessionLock.tryAcquire(directory, { launch: `${pid}`, port: 1, ...self, pid, start: "1" }),
-            scope
+  live(
+    "a holder whose directory was removed and made anew doesn't free another's lock",
+    Effect.gen(function*() {
+      const directory = join(yield* temporary, "s1")
+      const scope = yield* Scope.make()
+      yield* Scope.provide(tryHeld(directory, "first"), scope)
+      Fs.rmSync(directory, { recursive: true })
+      const second = yield* holder("second")
+      put(directory, 1, second)
+      yield* Scope.close(scope, Exit.void)
+      assert.deepStrictEqual(yield* tryHeld(directory, "third"), { _tag: "Held", holder: second })
+    })
+  )
+
+  live(
+    "an unreadable lock is an error, never a free one",
+    Effect.gen(function*() {
+      const directory = join(yield* temporary, "s1")
+      Fs.mkdirSync(join(directory, "lock-3"), { recursive: true })
+      assert.instanceOf(yield* Effect.flip(tryHeld(directory, "new")), Bridge.LogUnavailable)
+      assert.deepStrictEqual(locks(directory), ["lock-3"])
+    })
+  )
+
+  for (const seed of [1, 2, 3]) {
+    live(
+      `no two hold a session at once, whoever dies or is slow (seed ${seed})`,
+      Effect.gen(function*() {
+        const directory = join(yield* temporary, "s1")
+        const fs = yield* FileSystem.FileSystem
+        const self = yield* portable.self
+        // Bridges that live and die on paper, so that thousands of them can.
+        const alive = new Set<number>()
+        const table: ProcessTable = {
+          ...portable,
+          identify: (pid) => Effect.succeed(alive.has(pid) ? { ...self, pid, start: "1" } : undefined)
+        }
+        const slow = <A, E>(effect: Effect.Effect<A, E>) =>
+          // Now and then for as long as others take to have the lock, and lose it.
+          Effect.flatMap(
+            Random.nextIntBetween(0, 12),
+            (millis) => Effect.andThen(millis < 9 ? Effect.yieldNow : Effect.sleep(millis), effect)
           )
-          if (outcome._tag === "Held") {
-            assert.notStrictEqual(outcome.holder!.pid, pid)
-            yield* Effect.sleep(1)
-            continue
-          }
-          acquired++
-          assert.deepStrictEqual(Array.from(holding).filter((other) => alive.has(other)), [])
-          holding.add(pid)
-          yield* slow(Effect.sleep(0))
-          if (yield* Random.nextBoolean) {
-            // Killed: nothing is freed.
-            died++
-            alive.delete(pid)
+        const slowFs: FileSystem.FileSystem = {
+          ...fs,
+          readDirectory: (path, options) => slow(fs.readDirectory(path, options)),
+          readFileString: (path, encoding) => slow(fs.readFileString(path, encoding)),
+          link: (from, to) => slow(fs.link(from, to)),
+          rename: (from, to) => slow(fs.rename(from, to)),
+          remove: (path, options) => slow(fs.remove(path, options))
+        }
+        let pids = 1000
+        let acquired = 0
+        let died = 0
+        const holding = new Set<number>()
+
+        const bridge = Effect.gen(function*() {
+          const pid = pids++
+          alive.add(pid)
+          const scope = yield* Scope.make()
+          for (let tries = 0; tries < 3; tries++) {
+            const outcome = yield* Scope.provide(
+              SessionLock.tryAcquire(directory, { launch: `${pid}`, port: 1, ...self, pid, start: "1" }),
+              scope
+            )
+            if (outcome._tag === "Held") {
+              assert.notStrictEqual(outcome.holder!.pid, pid)
+              yield* Effect.sleep(1)
+              continue
+            }
+            acquired++
+            assert.deepStrictEqual(Array.from(holding).filter((other) => alive.has(other)), [])
+            holding.add(pid)
+            yield* slow(Effect.sleep(0))
+            if (yield* Random.nextBoolean) {
+              // Killed: nothing is freed.
+              died++
+              alive.delete(pid)
+              return
+            }
+            holding.delete(pid)
+            yield* Scope.close(scope, Exit.void)
             return
           }
-          holding.delete(pid)
-          yield* Scope.close(scope, Exit.void)
-          return
-        }
-        alive.delete(pid)
+          alive.delete(pid)
+        })
+        yield* Effect.forEach(Array.from({ length: 8 }), () => Effect.repeat(bridge, { times: 24 }), {
+          concurrency: "unbounded"
+        }).pipe(
+          Effect.provideService(FileSystem.FileSystem, slowFs),
+          Effect.provideService(ProcessTable, table),
+          Random.withSeed(seed)
+        )
+        assert.isAbove(acquired, 30)
+        assert.isAbove(died, 10)
+        assert.isAtMost(locks(directory).length, 2)
       })
-      yield* Effect.forEach(Array.from({ length: 8 }), () => Effect.repeat(bridge, { times: 24 }), {
-        concurrency: "unbounded"
-      }).pipe(
-        Effect.provideService(FileSystem.FileSystem, slowFs),
-        Effect.provideService(ProcessTable, table),
-        Random.withSeed(seed)
-      )
-      assert.isAbove(acquired, 30)
-      assert.isAbove(died, 10)
-      assert.isAtMost(locks(directory).length, 2)
-    }))
+    )
   }
 })
 
 describe("awaitRequest", () => {
-  live("a holder obeys the bridge that the listening file names, and nobody else", Effect.gen(function*() {
-    const directory = yield* temporary
-    let named = "old"
-    const waiting = yield* Effect.forkChild(SessionLock.awaitRequest({
-      directory,
-      launch: "old",
-      listening: Effect.suspend(() => listening(named))
-    }))
-    const request = (launch: string, reason: string) =>
-      Fs.writeFileSync(join(directory, "request.json"), JSON.stringify({ launch, reason }))
-    // Its own, another's that isn't named, none that makes sense, none while nobody is named.
-    request("old", "stopped")
-    yield* Effect.sleep("1500 millis")
-    request("unnamed", "host")
-    yield* Effect.sleep("1500 millis")
-    Fs.writeFileSync(join(directory, "request.json"), "{")
-    named = "new"
-    yield* Effect.sleep("1500 millis")
-    assert.isUndefined(waiting.pollUnsafe())
-    request("new", "destroyed")
-    assert.strictEqual(yield* Effect.timeout(Fiber.join(waiting), "10 seconds"), "destroyed")
-  }))
+  live(
+    "a holder obeys the bridge that the listening file names, and nobody else",
+    Effect.gen(function*() {
+      const directory = yield* temporary
+      let named = "old"
+      const waiting = yield* Effect.forkChild(SessionLock.awaitRequest({
+        directory,
+        launch: "old",
+        listening: Effect.suspend(() => listening(named))
+      }))
+      const request = (launch: string, reason: string) =>
+        Fs.writeFileSync(join(directory, "request.json"), JSON.stringify({ launch, reason }))
+      // Its own, another's that isn't named, none that makes sense, none while nobody is named.
+      request("old", "stopped")
+      yield* Effect.sleep("1500 millis")
+      request("unnamed", "host")
+      yield* Effect.sleep("1500 millis")
+      Fs.writeFileSync(join(directory, "request.json"), "{")
+      named = "new"
+      yield* Effect.sleep("1500 millis")
+      assert.isUndefined(waiting.pollUnsafe())
+      request("new", "destroyed")
+      assert.strictEqual(yield* Effect.timeout(Fiber.join(waiting), "10 seconds"), "destroyed")
+    })
+  )
 })
 
 const hold = (mode: "obey" | "ignore", directory: string, options: { readonly listeningFile: string }) =>
@@ -264,73 +292,88 @@ describe("take", { concurrent: true }, () => {
     }
   })
 
-  live("a free session is taken at once, and an old request is gone", Effect.gen(function*() {
-    const { directory, listening, name } = yield* setUp
-    name("new-launch")
-    Fs.mkdirSync(directory)
-    Fs.writeFileSync(join(directory, "request.json"), JSON.stringify({ launch: "other", reason: "host" }))
-    yield* SessionLock.take({ directory, session, holder: yield* holder("new-launch"), reason: "host", listening })
-    assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["lock-1", "turns"])
-  }))
-
-  live("the holder is asked, and hands the session over for the reason that it's told", Effect.gen(function*() {
-    const { directory, listening, listeningFile, name } = yield* setUp
-    const old = yield* hold("obey", directory, { listeningFile })
-    name("new-launch")
-    const me = yield* holder("new-launch")
-    yield* SessionLock.take({ directory, session, holder: me, reason: "destroyed", listening })
-    yield* eventually("its end", Effect.sync(() => old.child.exitCode === 0))
-    assert.strictEqual(old.text(), "Acquired\ndestroyed\n")
-    assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["lock-2", "turns"])
-    assert.deepStrictEqual(yield* tryHeld(directory, "third"), { _tag: "Held", holder: me })
-  }))
-
-  live("a holder that doesn't is killed after 10 s, and gone when the session is taken", Effect.gen(function*() {
-    const { directory, listening, listeningFile, name } = yield* setUp
-    const old = yield* hold("ignore", directory, { listeningFile })
-    name("new-launch")
-    const started = performance.now()
-    yield* SessionLock.take({
-      directory,
-      session,
-      holder: yield* holder("new-launch"),
-      reason: "bridge-replaced",
-      listening
+  live(
+    "a free session is taken at once, and an old request is gone",
+    Effect.gen(function*() {
+      const { directory, listening, name } = yield* setUp
+      name("new-launch")
+      Fs.mkdirSync(directory)
+      Fs.writeFileSync(join(directory, "request.json"), JSON.stringify({ launch: "other", reason: "host" }))
+      yield* SessionLock.take({ directory, session, holder: yield* holder("new-launch"), reason: "host", listening })
+      assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["lock-1", "turns"])
     })
-    assert.isAbove(performance.now() - started, 9500)
-    assert.isUndefined(yield* portable.identify(old.child.pid!))
-    yield* eventually("its end", Effect.sync(() => old.child.signalCode === "SIGKILL"))
-    assert.isFalse(Fs.existsSync(join(directory, "request.json")))
-  }))
+  )
 
-  live("a bridge that was replaced asks nobody and kills nobody", Effect.gen(function*() {
-    const { directory, listening, listeningFile, name } = yield* setUp
-    const old = yield* hold("obey", directory, { listeningFile })
-    name("yet-another")
-    const error = yield* Effect.flip(SessionLock.take({
-      directory,
-      session,
-      holder: yield* holder("replaced"),
-      reason: "host",
-      listening
-    }))
-    assert.deepStrictEqual(error, new Bridge.SessionBusy({ session, port: 4001, launch: "old-launch" }))
-    assert.isFalse(Fs.existsSync(join(directory, "request.json")))
-    assert.isNull(old.child.exitCode)
-  }))
+  live(
+    "the holder is asked, and hands the session over for the reason that it's told",
+    Effect.gen(function*() {
+      const { directory, listening, listeningFile, name } = yield* setUp
+      const old = yield* hold("obey", directory, { listeningFile })
+      name("new-launch")
+      const me = yield* holder("new-launch")
+      yield* SessionLock.take({ directory, session, holder: me, reason: "destroyed", listening })
+      yield* eventually("its end", Effect.sync(() => old.child.exitCode === 0))
+      assert.strictEqual(old.text(), "Acquired\ndestroyed\n")
+      assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["lock-2", "turns"])
+      assert.deepStrictEqual(yield* tryHeld(directory, "third"), { _tag: "Held", holder: me })
+    })
+  )
 
-  live("a holder that can't be seen from here is left alone, and the session is busy", Effect.gen(function*() {
-    const { directory, listening, name } = yield* setUp
-    name("new-launch")
-    const elsewhere = yield* holder("elsewhere", { pid: 1, port: 4002, pidNamespace: "another" })
-    put(directory, 1, elsewhere)
-    const error = yield* Effect.flip(SessionLock.take({
-      directory,
-      session,
-      holder: yield* holder("new-launch"),
-      reason: "host",
-      listening
-    }))
-    assert.deepStrictEqual(error, new Bridge.SessionBusy({ session, port: 4002, launch: "elsewhere" }))
-  }))
+  live(
+    "a holder that doesn't is killed after 10 s, and gone when the session is taken",
+    Effect.gen(function*() {
+      const { directory, listening, listeningFile, name } = yield* setUp
+      const old = yield* hold("ignore", directory, { listeningFile })
+      name("new-launch")
+      const started = performance.now()
+      yield* SessionLock.take({
+        directory,
+        session,
+        holder: yield* holder("new-launch"),
+        reason: "bridge-replaced",
+        listening
+      })
+      assert.isAbove(performance.now() - started, 9500)
+      assert.isUndefined(yield* portable.identify(old.child.pid!))
+      yield* eventually("its end", Effect.sync(() => old.child.signalCode === "SIGKILL"))
+      assert.isFalse(Fs.existsSync(join(directory, "request.json")))
+    })
+  )
+
+  live(
+    "a bridge that was replaced asks nobody and kills nobody",
+    Effect.gen(function*() {
+      const { directory, listening, listeningFile, name } = yield* setUp
+      const old = yield* hold("obey", directory, { listeningFile })
+      name("yet-another")
+      const error = yield* Effect.flip(SessionLock.take({
+        directory,
+        session,
+        holder: yield* holder("replaced"),
+        reason: "host",
+        listening
+      }))
+      assert.deepStrictEqual(error, new Bridge.SessionBusy({ session, port: 4001, launch: "old-launch" }))
+      assert.isFalse(Fs.existsSync(join(directory, "request.json")))
+      assert.isNull(old.child.exitCode)
+    })
+  )
+
+  live(
+    "a holder that can't be seen from here is left alone, and the session is busy",
+    Effect.gen(function*() {
+      const { directory, listening, name } = yield* setUp
+      name("new-launch")
+      const elsewhere = yield* holder("elsewhere", { pid: 1, port: 4002, pidNamespace: "another" })
+      put(directory, 1, elsewhere)
+      const error = yield* Effect.flip(SessionLock.take({
+        directory,
+        session,
+        holder: yield* holder("new-launch"),
+        reason: "host",
+        listening
+      }))
+      assert.deepStrictEqual(error, new Bridge.SessionBusy({ session, port: 4002, launch: "elsewhere" }))
+    })
+  )
 })
