@@ -31,7 +31,9 @@ export const WebSocketConstructor: Context.Reference<WebSocketConstructor | unde
   {
     defaultValue: (): WebSocketConstructor | undefined => {
       // The type is the browser's, which knows no options.
-      const Global = globalThis.WebSocket as unknown as (new(url: string, options: unknown) => WebSocketLike) | undefined
+      const Global = globalThis.WebSocket as unknown as
+        | (new(url: string, options: unknown) => WebSocketLike)
+        | undefined
       if (Global === undefined) return undefined
       return ({ headers, protocols, url }) =>
         new Global(url, Object.keys(headers).length === 0 ? protocols : { protocols, headers })

@@ -74,7 +74,8 @@ export const open = (options: {
       Effect.provideService(RpcClient.Protocol, socket.protocol)
     )
     const hello = yield* attempt(commands_.Hello(helloPayload(options))).pipe(
-      Effect.catchTag("ProtocolMismatch", (error) => new Lost({ reason: { _tag: "ProtocolMismatch", error } }))
+      Effect.catchTag("ProtocolMismatch", (error) =>
+        new Lost({ reason: { _tag: "ProtocolMismatch", error } }))
     )
     if (hello.bridge !== bridge) {
       return yield* new Lost({ reason: { _tag: "WrongBridge", bridge: hello.bridge, launch: hello.launch } })
@@ -90,13 +91,20 @@ export const helloPayload = ({ host, pings }: { readonly host: Host; readonly pi
   ...(pings ? {} : { pings })
 })
 
-/** Turns what can go wrong with a call besides its own errors into `Lost`: the connection's end, a remote defect. */
-export const attempt = <A, E, R>(call: Effect.Effect<A, E, R>): Effect.Effect<A, Exclude<E, RpcClientError> | Lost, R> =>
+/**
+ * Turns what can go wrong with a call besides its own errors into `Lost`: the connection's end, a remote defect. An
+ * interruption that is seen here is the closed client's, for a fiber that's interrupted itself runs no handler.
+ */
+export const attempt = <A, E, R>(
+  call: Effect.Effect<A, E, R>
+): Effect.Effect<A, Exclude<E, RpcClientError> | Lost, R> =>
   Effect.catchCause(call, (cause): Effect.Effect<never, Exclude<E, RpcClientError> | Lost> => {
-    if (Cause.hasInterrupts(cause)) return Effect.failCause(cause as Cause.Cause<never>)
     const error = Cause.findErrorOption(cause)
     if (Option.isNone(error)) {
-      return Effect.fail(new Lost({ reason: { _tag: "ProtocolError", problem: Socket.defectText(Cause.squash(cause)) } }))
+      const reason: Reason = Cause.hasInterruptsOnly(cause)
+        ? { _tag: "Disconnected", code: 1006, problem: "" }
+        : { _tag: "ProtocolError", problem: Socket.defectText(Cause.squash(cause)) }
+      return Effect.fail(new Lost({ reason }))
     }
     return Effect.fail(
       isRpcClientError(error.value)
@@ -135,7 +143,8 @@ const diagnose = Effect.fnUntraced(function*(address: Address, headers: Readonly
     Effect.catch((error) => Effect.succeed(fetchReason(error.cause))),
     Effect.timeoutOrElse({
       duration: "5 seconds",
-      orElse: () => Effect.succeed<Reason>({ _tag: "Unreachable", problem: "it neither opens nor refuses a connection" })
+      orElse: () =>
+        Effect.succeed<Reason>({ _tag: "Unreachable", problem: "it neither opens nor refuses a connection" })
     })
   )
 })

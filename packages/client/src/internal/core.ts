@@ -77,7 +77,9 @@ export const make = Effect.fnUntraced(function*(options: {
     open.add(connection)
     yield* Effect.forkIn(Effect.andThen(connection.socket.lost, close), scope)
     // What is in flight on the one before may still be answered there.
-    if (current !== undefined) yield* Effect.forkIn(Effect.andThen(current.connection.socket.idle, current.close), scope)
+    if (current !== undefined) {
+      yield* Effect.forkIn(Effect.andThen(current.connection.socket.idle, current.close), scope)
+    }
     current = { connection, close }
     return connection
   })

@@ -75,10 +75,9 @@ export const connector = (
     const outer = yield* Effect.scope
     const scope = yield* Scope.fork(outer)
     return yield* open(file.port).pipe(
-      Effect.flatMap((connection) =>
-        connection.hello.launch === file.launch
-          ? Effect.succeed(connection)
-          : new Connection.Lost({ reason: { _tag: "WrongBridge", bridge, launch: connection.hello.launch } })
+      Effect.filterOrFail(
+        ({ hello }) => hello.launch === file.launch,
+        ({ hello }) => new Connection.Lost({ reason: { _tag: "WrongBridge", bridge, launch: hello.launch } })
       ),
       Scope.provide(scope),
       Effect.onExit((exit) => Exit.isFailure(exit) ? Scope.close(scope, exit) : Effect.void),

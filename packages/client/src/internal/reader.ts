@@ -37,7 +37,7 @@ export interface Options extends ReadOptions {
 }
 
 // So many reads in a row that end within a second of their start, with nothing read, are a fault.
-const maxFruitless = 10
+const maxFruitless = 6
 
 /** The parts of a turn from a number on. */
 export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>

@@ -58,7 +58,8 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
         return core.callAt({ port: busy.port, launch: busy.launch }, command).pipe(
           Effect.timeoutOrElse({ duration: "5 seconds", orElse: () => takenOver }),
           Effect.catchIf(
-            (error): error is never => isTagged(error, "Lost") || isTagged(error, "Replaced") || isTagged(error, "Closing"),
+            (error): error is never =>
+              isTagged(error, "Lost") || isTagged(error, "Replaced") || isTagged(error, "Closing"),
             () => takenOver
           )
         ) as Effect.Effect<A, CommandError<E>>

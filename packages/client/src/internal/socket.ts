@@ -129,18 +129,23 @@ export const open: (options: {
     const lose = (reason: Reason) => {
       if (lostReason !== undefined) return
       lostReason = reason
-      Deferred.doneUnsafe(lost, Effect.succeed(reason))
       for (const read of reads.values()) read.end({ _tag: "Lost", reason })
       reads.clear()
-      if (reason._tag === "Disconnected" && reason.code === 1009) {
-        // The largest request is what the other side found too large; the others are repeated.
-        const [id, request] = [...requests].reduce((a, b) => b[1].size > a[1].size ? b : a, [undefined, undefined!])
-        if (request !== undefined) refuse(request.clientId, id as string | number)
-      }
+      if (reason._tag === "Disconnected" && reason.code === 1009) refuseLargest()
       requests.clear()
       settle()
       for (const clientId of clientIds) respond(clientId, { _tag: "ClientProtocolError", error: lostError(reason) })
+      Deferred.doneUnsafe(lost, Effect.succeed(reason))
       webSocket.close(1000)
+    }
+
+    // The largest request is what the other side found too large; the others are repeated.
+    const refuseLargest = () => {
+      let largest: readonly [unknown, { readonly clientId: number; readonly size: number }] | undefined
+      for (const request of requests) {
+        if (largest === undefined || request[1].size > largest[1].size) largest = request
+      }
+      if (largest !== undefined) refuse(largest[1].clientId, largest[0] as string | number)
     }
 
     const receive = (message: FromServerEncoded | null, size: number) => {
@@ -326,8 +331,10 @@ const makeRead = (isSuspect: () => boolean, close: () => void): InternalRead => 
     events.length > 0 || last !== undefined || (!ignoreSuspicion && isSuspect())
   const wake = () => {
     if (waiter === undefined || !isReady(waiter.ignoreSuspicion)) return
-    waiter.resume(Effect.void)
+    const { resume } = waiter
+    // It may wait again before `resume` returns.
     waiter = undefined
+    resume(Effect.void)
   }
 
   return {

@@ -1,0 +1,234 @@
+import { assert, describe, it } from "@effect/vitest"
+import { BridgeClient, WebSocketConstructor } from "@gangway/client"
+import { Bridge } from "@gangway/protocol"
+import { Duration, Effect, Exit, Fiber, Redacted, Stream } from "effect"
+import { connect, eventually, serve, session, startSession, token, turn } from "./fixtures/connected.ts"
+import { type Options, TestState, text } from "./fixtures/TestBridge.ts"
+
+describe("BridgeClient", () => {
+  it.live("says hello with its token in a subprotocol, and starts a session", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      const client = yield* connect(bridge, { host: { name: "test", version: "9" } })
+      const hello = yield* client.hello
+      assert.strictEqual(hello.launch, "launch-one")
+      assert.deepStrictEqual(bridge.payloads("Hello")[0], { host: { name: "test", version: "9" }, protocol: 1 })
+      assert.match(bridge.upgrades[0]!.get("sec-websocket-protocol")!, /^bridge\.v1, bridge\.token\.[\w-]+$/)
+      const started = yield* client.startSession({ session, directory: "/work" })
+      assert.isFalse(started.resumed)
+      assert.isTrue((yield* client.startSession({ session, directory: "/work" })).resumed)
+      assert.deepStrictEqual(bridge.payloads("StartSession")[0], {
+        session,
+        directory: "/work",
+        permissions: "ask",
+        settings: "project"
+      })
+    }))
+
+  it.live("repeats a command whose connection was lost before its answer", () =>
+    Effect.gen(function*() {
+      let cuts = 3
+      const bridge = yield* serve({
+        onRequest: (tag, payload, bridge) => {
+          if (tag !== "StartTurn" || cuts-- <= 0) return undefined
+          // Carried out, and the answer is lost.
+          bridge.answer(tag, payload)
+          bridge.cut()
+          return "silence"
+        }
+      })
+      const started = yield* startSession(bridge)
+      const turnHandle = yield* started.startTurn({ turn, prompt: "hello" })
+      assert.deepStrictEqual(turnHandle.started, { attempt: 1, from: 1, status: "running" })
+      assert.strictEqual(bridge.count("StartTurn"), 4)
+      for (const payload of bridge.payloads("StartTurn")) {
+        assert.deepStrictEqual(payload, { session, turn, attempt: 1, prompt: [{ type: "text", text: "hello" }] })
+      }
+    }))
+
+  it.live("gives up a command that kills each connection", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve({
+        onRequest: (tag, _, bridge) => {
+          if (tag !== "StartTurn") return undefined
+          bridge.cut()
+          return "silence"
+        }
+      })
+      const started = yield* startSession(bridge)
+      const error = yield* Effect.flip(started.startTurn({ turn, prompt: "hello" }))
+      assert.strictEqual(error._tag, "BridgeUnavailable")
+      assert.strictEqual((error as BridgeUnavailableError).reason._tag, "Disconnected")
+      assert.isAtMost(bridge.count("StartTurn"), 6)
+    }))
+
+  it.live("refuses a request over 12 MiB before it's sent", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      const started = yield* startSession(bridge)
+      const error = yield* Effect.flip(started.startTurn({ turn, prompt: "ü".repeat(6 * 1024 * 1024) }))
+      assert.strictEqual(error._tag, "TooLarge")
+      assert.strictEqual(bridge.count("StartTurn"), 0)
+      assert.strictEqual(bridge.sockets.size, 1)
+      yield* started.startTurn({ turn, prompt: "ü".repeat(1000) })
+    }))
+
+  it.live("takes a close for a too long frame as TooLarge, and doesn't repeat it", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve({ maxPayloadLength: 100_000 })
+      const started = yield* startSession(bridge)
+      const error = yield* Effect.flip(started.startTurn({ turn, prompt: "x".repeat(200_000) }))
+      assert.strictEqual(error._tag, "TooLarge")
+      assert.strictEqual(bridge.count("StartTurn"), 0)
+      yield* started.startTurn({ turn, prompt: "short" })
+    }))
+
+  it.live("gives a remote defect as an error with its text", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve({
+        onRequest: (tag) => tag === "Compact" ? { die: "payload: 'session' is bad" } : undefined
+      })
+      const started = yield* startSession(bridge)
+      const error = yield* Effect.flip(started.compact())
+      assert.strictEqual(error._tag, "BridgeUnavailable")
+      assert.include(error.message, "payload: 'session' is bad")
+    }))
+
+  it.live("tells why a connection doesn't open", () =>
+    Effect.gen(function*() {
+      const reason = Effect.fnUntraced(function*(options: Partial<Options>, connectOptions?: { token?: string }) {
+        const bridge = yield* serve(options)
+        const error = yield* Effect.flip(connect(bridge, { reconnectFor: 0, ...connectOptions }))
+        assert.strictEqual(error._tag, "BridgeUnavailable")
+        assert.notInclude(error.message, token)
+        return error.reason
+      })
+      const respond = (status: number, headers?: Record<string, string>) => ({
+        onHttp: () => new Response(null, { status, ...(headers === undefined ? {} : { headers }) })
+      })
+      assert.deepStrictEqual(yield* reason({}, { token: "another-token-with-32-characters-or-so" }), {
+        _tag: "TokenMismatch",
+        launch: "launch-one"
+      })
+      assert.deepStrictEqual(yield* reason(respond(401)), { _tag: "TokenMismatch" })
+      assert.deepStrictEqual(yield* reason(respond(403)), { _tag: "Forbidden" })
+      assert.deepStrictEqual(yield* reason(respond(307, { location: "http://127.0.0.1:9/login" })), {
+        _tag: "Redirected",
+        status: 307
+      })
+      assert.deepStrictEqual(yield* reason(respond(502)), { _tag: "BadGateway", status: 502 })
+      assert.deepStrictEqual(yield* reason(respond(404)), { _tag: "UnexpectedStatus", status: 404 })
+      // The upgrade fails, the plain request finds the bridge.
+      assert.deepStrictEqual(
+        yield* reason({
+          onHttp: (request) => request.headers.has("upgrade") ? new Response(null, { status: 500 }) : undefined
+        }),
+        { _tag: "UpgradeRefused" }
+      )
+      const gone = yield* Effect.scoped(serve())
+      assert.deepStrictEqual((yield* Effect.flip(connect(gone, { reconnectFor: 0 }))).reason, { _tag: "Refused" })
+      const other = yield* serve({
+        onRequest: (tag, payload, bridge) => {
+          const answer = bridge.answer(tag, payload) as { success: object }
+          return { success: { ...answer.success, bridge: "b2" } }
+        }
+      })
+      assert.deepStrictEqual((yield* Effect.flip(connect(other))).reason, {
+        _tag: "WrongBridge",
+        bridge: Bridge.BridgeId.make("b2"),
+        launch: "launch-one"
+      })
+      const newer = yield* serve({ onRequest: () => ({ fail: { _tag: "ProtocolMismatch", host: 1, bridge: 2 } }) })
+      assert.strictEqual((yield* Effect.flip(connect(newer))).reason._tag, "ProtocolMismatch")
+    }))
+
+  it.live("fails with a reason where there's no WebSocket", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      const error = yield* connect(bridge).pipe(
+        Effect.provideService(WebSocketConstructor.WebSocketConstructor, undefined),
+        Effect.flip
+      )
+      assert.deepStrictEqual(error.reason, { _tag: "NoWebSocket" })
+    }))
+
+  it.live("sends the headers that an endpoint asks for", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      yield* BridgeClient.make({
+        bridge: bridge.options.state.bridge,
+        address: Effect.sync(() => ({
+          url: new URL(`http://127.0.0.1:${bridge.port}/`),
+          token: Redacted.make(token),
+          headers: { "X-Preview": Redacted.make("p") }
+        }))
+      })
+      assert.strictEqual(bridge.upgrades[0]!.get("x-preview"), "p")
+      assert.match(bridge.upgrades[0]!.get("sec-websocket-protocol")!, /^bridge\.v1, /)
+    }))
+
+  it.live("asks for the address for each connection", () =>
+    Effect.gen(function*() {
+      const state = new TestState()
+      const bridges = [yield* serve({ state }), yield* serve({ state, launch: "launch-two" })]
+      let asked = 0
+      const client = yield* BridgeClient.make({
+        bridge: state.bridge,
+        address: Effect.sync(() => ({
+          url: new URL(`http://127.0.0.1:${bridges[Math.min(asked++, 1)]!.port}/`),
+          token: Redacted.make(token)
+        }))
+      })
+      assert.strictEqual((yield* client.hello).launch, "launch-one")
+      bridges[0]!.stop()
+      assert.strictEqual((yield* client.hello).launch, "launch-two")
+    }))
+
+  it.live("isn't held up by a consumer that stalls: not its calls, not its other reads", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve({ batch: 50 })
+      const started = yield* startSession(bridge)
+      const big = yield* started.startTurn({ turn, prompt: "big" })
+      const other = yield* started.startTurn({ turn: Bridge.TurnId.make("t2"), prompt: "small" })
+      const log = bridge.options.state.turn(session, turn)
+      const small = bridge.options.state.turn(session, "t2")
+      // Takes one chunk, and stalls.
+      const numbers: Array<number> = []
+      const release = Promise.withResolvers<void>()
+      const stalled = yield* big.parts().pipe(
+        Stream.runForEachArray((parts) =>
+          Effect.gen(function*() {
+            numbers.push(...parts.map(({ n }) => n))
+            yield* Effect.promise(() => release.promise)
+          })
+        ),
+        Effect.forkScoped
+      )
+      // About 40 MB, ten times what the client buffers.
+      const delta = "x".repeat(10_000)
+      log.emit(...Array.from({ length: 4000 }, () => ({ type: "text-delta", id: "t", delta })))
+      log.finish()
+      yield* eventually(() => bridge.acks > 5)
+      const [elapsed] = yield* Effect.timed(Effect.all([
+        started.compact(),
+        Effect.gen(function*() {
+          small.emit(text(1), text(2))
+          small.finish()
+          assert.deepStrictEqual((yield* Stream.runCollect(other.parts())).map(({ n }) => n), [1, 2])
+        })
+      ], { concurrency: "unbounded" }))
+      assert.isBelow(Duration.toMillis(elapsed), 1000)
+      // No more than the client's buffer and what is on the way was taken off the bridge.
+      const taken = numbers.length + bridge.acks * 50
+      assert.isBelow(taken * 10_000, 16 * 1024 * 1024)
+      assert.isUndefined(stalled.pollUnsafe())
+      release.resolve()
+      assert.isTrue(Exit.isSuccess(yield* Fiber.await(stalled)))
+      assert.deepStrictEqual(numbers, Array.from({ length: 4000 }, (_, i) => i + 1))
+      // The read was ended and taken up again, on the connection there was.
+      assert.isAbove(bridge.count("ReadTurn"), 2)
+      assert.strictEqual(bridge.upgrades.length, 1)
+    }))
+})
+
+type BridgeUnavailableError = Effect.Error<ReturnType<typeof connect>>

@@ -1,0 +1,419 @@
+import { NodeCrypto } from "@effect/platform-node-shared"
+import { assert, describe, it } from "@effect/vitest"
+import { type BridgeUnavailable, Launcher, TokenStore, type Turn } from "@gangway/client"
+import { Bridge } from "@gangway/protocol"
+import { Effect, Fiber, Redacted, Schema, Stream } from "effect"
+import { TestClock } from "effect/testing"
+import { eventually, eventuallyReal, realTime, session, token, turn } from "./fixtures/connected.ts"
+import { TestBridge, TestState, text } from "./fixtures/TestBridge.ts"
+import * as TestSandbox from "./fixtures/TestSandbox.ts"
+
+const bridgeId = Bridge.BridgeId.make("b1")
+
+const launcher = (sandbox: TestSandbox.TestSandbox, token_ = token) =>
+  Launcher.make({ command: ["gangway-bridge"] }).pipe(
+    Effect.provide([sandbox.layer, TokenStore.layerToken(Redacted.make(token_)), NodeCrypto.layer])
+  )
+
+const connect = Effect.fnUntraced(function*(
+  sandbox: TestSandbox.TestSandbox,
+  options: Partial<Launcher.LaunchOptions> & { readonly token?: string } = {}
+) {
+  const { token: token_, ...rest } = options
+  return yield* (yield* launcher(sandbox, token_)).connect({
+    bridge: bridgeId,
+    stateDirectory: TestSandbox.stateDirectory,
+    agentOptions: { agent: "scripted" },
+    reconnectFor: "2 seconds",
+    ...rest
+  })
+})
+
+// A bridge that runs before any launcher comes.
+const running = (
+  sandbox: TestSandbox.TestSandbox,
+  options: Partial<ConstructorParameters<typeof TestBridge>[0]> = {}
+) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const bridge = new TestBridge({ state: sandbox.state, token, launch: "launch-old", ...options })
+      sandbox.list({ port: bridge.port, launch: "launch-old" })
+      return bridge
+    }),
+    (bridge) => Effect.sync(() => bridge.stop())
+  )
+
+const startTurn = Effect.fnUntraced(function*(sandbox: TestSandbox.TestSandbox, policy?: Turn.Policy) {
+  const client = yield* connect(sandbox)
+  const started = yield* client.startSession({ session, directory: "/work", instructions: "be brief" })
+  return { client, started, handle: yield* started.startTurn({ turn, prompt: "go", ...policy }) }
+})
+
+describe("Launcher", () => {
+  it.live("launches a bridge where there's no listening file, with one line that has the token", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      const client = yield* connect(sandbox, {
+        agentOptions: { agent: "scripted", key: Redacted.make("secret"), list: [{ key: Redacted.make("other") }] },
+        idleTimeout: "3 minutes"
+      })
+      const { launch } = yield* client.hello
+      assert.deepStrictEqual(sandbox.lines, [{
+        token,
+        bridge: "b1",
+        stateDirectory: "/state",
+        agentOptions: { agent: "scripted", key: "secret", list: [{ key: "other" }] },
+        port: 0,
+        hostname: "127.0.0.1",
+        launch,
+        idleTimeout: "180000 millis"
+      }])
+      yield* Schema.decodeUnknownEffect(Bridge.LaunchOptions)(sandbox.lines[0])
+    }))
+
+  it.live("finds a bridge that runs, and launches none", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      yield* running(sandbox)
+      const client = yield* connect(sandbox)
+      assert.strictEqual((yield* client.hello).launch, "launch-old")
+      assert.strictEqual(sandbox.lines.length, 0)
+    }))
+
+  it.live("launches one where the file is stale: nobody there, somebody else there, another launch there, not a file", () =>
+    Effect.gen(function*() {
+      const launches = Effect.fnUntraced(
+        function*(prepare: (sandbox: TestSandbox.TestSandbox) => Effect.Effect<unknown>) {
+          return yield* Effect.scoped(Effect.gen(function*() {
+            const sandbox = yield* TestSandbox.make()
+            yield* prepare(sandbox)
+            const client = yield* connect(sandbox)
+            assert.strictEqual((yield* client.hello).launch, sandbox.lines[0]!.launch)
+            assert.strictEqual(sandbox.lines.length, 1)
+          }))
+        }
+      )
+      yield* launches((sandbox) => Effect.scoped(running(sandbox)))
+      const stranger = new TestBridge({ state: new TestState(), token: "x".repeat(32), launch: "launch-other" })
+      yield* launches((sandbox) => Effect.sync(() => sandbox.list({ port: stranger.port, launch: "launch-old" })))
+      const other = new TestBridge({ state: new TestState(), token, launch: "launch-other" })
+      yield* launches((sandbox) => Effect.sync(() => sandbox.list({ port: other.port, launch: "launch-old" })))
+      for (const content of ["", "{", "{}", `{"protocol":1,"bridge":"b1","launch":"x","port":0,"pid":1}`]) {
+        yield* launches((sandbox) =>
+          Effect.sync(() => sandbox.files.set("/state/listening.json", new TextEncoder().encode(content)))
+        )
+      }
+      stranger.stop()
+      other.stop()
+    }))
+
+  it.live("fails with TokenMismatch where the bridge that the file names has another token", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      yield* running(sandbox)
+      const error = yield* Effect.flip(connect(sandbox, { token: "y".repeat(32) }))
+      assert.deepStrictEqual(error.reason, { _tag: "TokenMismatch", launch: "launch-old" })
+      assert.strictEqual(sandbox.lines.length, 0)
+    }))
+
+  it.effect("launches one where Hello isn't answered within 10 s", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      const silent = yield* running(sandbox, { onRequest: () => "silence" })
+      const connecting = yield* Effect.forkScoped(connect(sandbox))
+      yield* eventuallyReal(() => silent.count("Hello") === 1)
+      yield* TestClock.adjust("9 seconds")
+      yield* realTime
+      assert.strictEqual(sandbox.lines.length, 0)
+      yield* TestClock.adjust("1 seconds")
+      yield* eventuallyReal(() => sandbox.lines.length === 1)
+      const client = yield* Fiber.join(connecting)
+      assert.strictEqual((yield* client.hello).launch, sandbox.lines[0]!.launch)
+      assert.strictEqual(silent.count("Hello"), 1)
+    }))
+
+  it.live("reads the file again where a launched bridge exits with 3, and uses the one that it names", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({
+        onLaunch: (_, sandbox) => {
+          const winner = new TestBridge({ state: sandbox.state, token, launch: "launch-won" })
+          sandbox.bridges.push(winner)
+          sandbox.list({ port: winner.port, launch: "launch-won" })
+          return { exitCode: 3 }
+        }
+      })
+      const client = yield* connect(sandbox)
+      assert.strictEqual((yield* client.hello).launch, "launch-won")
+      assert.strictEqual(sandbox.lines.length, 1)
+    }))
+
+  it.live("launches no more than three times where bridges exit with 3 and none is there", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({ onLaunch: () => ({ exitCode: 3 }) })
+      const error = yield* Effect.flip(connect(sandbox))
+      assert.deepInclude(error.reason, { _tag: "LaunchFailed", exitCode: 3 })
+      assert.strictEqual(sandbox.lines.length, 3)
+    }))
+
+  it.live("fails with the exit code and the end of the log where a bridge dies at start", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({
+        onLaunch: ({ token }) => ({
+          exitCode: 2,
+          log: `${"x".repeat(5000)}\nagentOptions.model: a string (${token})\n`
+        })
+      })
+      const error = yield* Effect.flip(connect(sandbox))
+      assert.strictEqual(sandbox.lines.length, 1)
+      assert.strictEqual(error.reason._tag, "LaunchFailed")
+      const { exitCode, log } = error.reason as Extract<BridgeUnavailable.Reason, { _tag: "LaunchFailed" }>
+      assert.strictEqual(exitCode, 2)
+      assert.isAtMost(log.length, 2100)
+      assert.isTrue(log.endsWith("\nagentOptions.model: a string ([redacted:TOKEN])"))
+      assert.include(error.message, "exited with 2; its log ends with:\n")
+    }))
+
+  it.live("launches nothing with options that can't be", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      const relative = yield* Effect.flip(connect(sandbox, { stateDirectory: "state" }))
+      assert.strictEqual(relative.reason._tag, "InvalidOptions")
+      assert.include(relative.message, "absolute path")
+      const short = yield* Effect.flip(connect(sandbox, { token: "short-token" }))
+      assert.strictEqual(short.reason._tag, "InvalidOptions")
+      assert.notInclude(short.message, "short-token")
+      assert.strictEqual(sandbox.lines.length, 0)
+    }))
+
+  it.live("ends with one bridge where 20 hosts come at once", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({
+        bridge: {
+          // A bridge whose launch isn't the file's is replaced.
+          onRequest: (tag, _, bridge) => {
+            const file = JSON.parse(new TextDecoder().decode(sandbox.files.get("/state/listening.json")))
+            return tag === "StartSession" && file.launch !== bridge.options.launch
+              ? { fail: { _tag: "Replaced" } }
+              : undefined
+          }
+        }
+      })
+      const launches = yield* Effect.forEach(Array.from({ length: 20 }), () =>
+        Effect.gen(function*() {
+          const client = yield* connect(sandbox)
+          yield* client.startSession({ session, directory: "/work" })
+          return (yield* client.hello).launch
+        }), { concurrency: "unbounded" })
+      assert.strictEqual(new Set(launches).size, 1)
+      assert.strictEqual(launches[0], sandbox.bridge.options.launch)
+    }))
+
+  it.live("wakes a sandbox that has stopped, and doesn't trust the file of what ran in it", () =>
+    Effect.gen(function*() {
+      let wakes = 0
+      const sandbox = yield* TestSandbox.make({
+        wake: Effect.sync(() => wakes++ === 0 ? "restarted" : "already-running")
+      })
+      // What listens now is no bridge.
+      const stranger = yield* running(sandbox, { onHttp: () => new Response(null, { status: 502 }) })
+      const client = yield* connect(sandbox)
+      assert.strictEqual((yield* client.hello).launch, sandbox.lines[0]!.launch)
+      assert.strictEqual(wakes, 1)
+      assert.strictEqual(stranger.count("Hello"), 0)
+    }))
+
+  it.live("goes where a retired bridge's file points, and launches where it still names that bridge", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      let answer: "Closing" | "Replaced" = "Replaced"
+      const old = yield* running(sandbox, {
+        onRequest: (tag) => tag === "StartSession" ? { fail: { _tag: answer } } : undefined
+      })
+      const client = yield* connect(sandbox)
+      const newer = new TestBridge({ state: sandbox.state, token, launch: "launch-new" })
+      sandbox.bridges.push(newer)
+      sandbox.list({ port: newer.port, launch: "launch-new" })
+      yield* client.startSession({ session, directory: "/work" })
+      assert.strictEqual(newer.count("StartSession"), 1)
+      assert.strictEqual(sandbox.lines.length, 0)
+      // Another host, which finds the bridge that is about to exit.
+      answer = "Closing"
+      sandbox.list({ port: old.port, launch: "launch-old" })
+      const second = yield* connect(sandbox)
+      yield* second.startSession({ session, directory: "/work" })
+      assert.strictEqual(sandbox.lines.length, 1)
+      assert.strictEqual(sandbox.bridge.count("StartSession"), 1)
+    }))
+})
+
+describe("a turn whose bridge dies", () => {
+  it.live("is continued on another bridge, and each part comes once", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({ bridge: { batch: 3 } })
+      const { handle } = yield* startTurn(sandbox)
+      const log = sandbox.state.turn(session, turn)
+      log.emit(text(1), text(2), text(3), text(4))
+      const seen: Array<number> = []
+      const reader = yield* handle.parts().pipe(
+        Stream.tap((part) => Effect.sync(() => seen.push(part.n))),
+        Stream.runCollect,
+        Effect.forkScoped
+      )
+      yield* eventually(() => seen.length === 4)
+      const first = sandbox.bridge
+      log.emit(text(5))
+      first.kill()
+      yield* eventually(() => log.attempt === 2)
+      log.emit(text(7))
+      yield* eventually(() => seen.includes(7))
+      sandbox.bridge.kill()
+      yield* eventually(() => log.attempt === 3)
+      log.finish()
+      const parts = yield* Fiber.join(reader)
+      assert.deepStrictEqual(parts.map(({ n }) => n), [1, 2, 3, 4, 5, 6, 7, 8])
+      assert.deepStrictEqual(parts[5]!.part, { type: "turn-continued", attempt: 2, keep: 3 })
+      assert.strictEqual((yield* handle.end).type, "finished")
+      assert.strictEqual(sandbox.bridges.length, 3)
+      const second = sandbox.bridges[1]!
+      assert.deepStrictEqual(second.payloads("StartSession"), first.payloads("StartSession"))
+      assert.deepStrictEqual(second.payloads("StartTurn").at(-1), { ...first.payloads("StartTurn")[0], attempt: 2 })
+    }))
+
+  it.live("is continued as often as the host allows", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      const { handle } = yield* startTurn(sandbox, { maxContinuations: 2 })
+      const log = sandbox.state.turn(session, turn)
+      const end = yield* Effect.forkScoped(handle.end)
+      for (const attempt of [1, 2, 3]) {
+        yield* eventually(() => log.attempt === attempt && log.readers.size > 0)
+        sandbox.bridge.kill()
+      }
+      assert.deepInclude(yield* Fiber.join(end), { type: "aborted", reason: "bridge-died" })
+      assert.strictEqual(log.attempt, 3)
+    }))
+
+  it.live("is continued once where several reads come to its end", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      const { handle } = yield* startTurn(sandbox)
+      const log = sandbox.state.turn(session, turn)
+      log.emit(text(1))
+      const readers = yield* Effect.forEach([1, 2, 3], () => Effect.forkScoped(Stream.runCollect(handle.parts())))
+      yield* eventually(() => log.readers.size === 3)
+      sandbox.bridge.kill()
+      yield* eventually(() => log.attempt === 2 && log.readers.size === 3)
+      log.finish()
+      for (const reader of readers) assert.deepStrictEqual((yield* Fiber.join(reader)).map(({ n }) => n), [1, 2])
+      assert.strictEqual(sandbox.bridges.length, 2)
+      assert.deepStrictEqual(sandbox.bridge.payloads("StartTurn").map(({ attempt }) => attempt), [2, 2])
+    }))
+
+  it.live("is left as it is after this host has aborted it, or wants to be told", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({
+        bridge: {
+          onRequest: (tag, _, bridge) => {
+            if (tag !== "AbortTurn" || bridge !== sandbox.bridges[0]) return undefined
+            bridge.kill()
+            return "silence"
+          }
+        }
+      })
+      const { handle } = yield* startTurn(sandbox)
+      const reader = yield* Effect.forkScoped(Stream.runCollect(handle.parts()))
+      yield* handle.abort()
+      yield* Fiber.join(reader)
+      assert.deepInclude(yield* handle.end, { type: "aborted", reason: "bridge-died" })
+      assert.strictEqual(sandbox.state.turn(session, turn).attempt, 1)
+
+      const other = yield* TestSandbox.make()
+      const failing = yield* startTurn(other, { onBridgeDeath: "fail" })
+      const parts = yield* Effect.forkScoped(Effect.flip(Stream.runDrain(failing.handle.parts())))
+      yield* eventually(() => other.state.turn(session, turn).readers.size === 1)
+      other.bridge.kill()
+      const error = yield* Fiber.join(parts)
+      assert.deepInclude(error, { _tag: "BridgeUnavailable", reason: { _tag: "Refused" } })
+      assert.strictEqual(other.bridges.length, 1)
+    }))
+
+  it.live("fails where it can't be continued, and says why", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({
+        bridge: {
+          onRequest: (tag, { attempt }) =>
+            tag === "StartTurn" && attempt === 2
+              ? { fail: { _tag: "ContextLost", session, problem: "the transcript is gone" } }
+              : undefined
+        }
+      })
+      const { handle } = yield* startTurn(sandbox)
+      const end = yield* Effect.forkScoped(Effect.flip(handle.end))
+      yield* eventually(() => sandbox.state.turn(session, turn).readers.size === 1)
+      sandbox.bridge.kill()
+      const error = yield* Fiber.join(end)
+      assert.strictEqual(error._tag, "ContinueFailed")
+      assert.include(error.message, "the transcript is gone")
+    }))
+
+  it.live("restarts a session for a turn on a new bridge, but not one that was stopped", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      const { started } = yield* startTurn(sandbox)
+      sandbox.bridge.kill()
+      yield* started.startTurn({ turn: Bridge.TurnId.make("t2"), prompt: "more" })
+      assert.strictEqual(sandbox.bridge.count("StartSession"), 1)
+      sandbox.state.sessions.get(session)!.startedBy = undefined
+      const error = yield* Effect.flip(started.startTurn({ turn: Bridge.TurnId.make("t3"), prompt: "more" }))
+      assert.strictEqual(error._tag, "SessionNotStarted")
+      assert.strictEqual(sandbox.bridge.count("StartSession"), 1)
+    }))
+})
+
+describe("a session that another bridge holds", () => {
+  const busy = Effect.fnUntraced(function*(reachable: boolean) {
+    const sandbox = yield* TestSandbox.make()
+    const old = yield* running(sandbox)
+    const { client, handle, started } = yield* startTurn(sandbox)
+    const newer = new TestBridge({
+      state: sandbox.state,
+      token,
+      launch: "launch-new",
+      onRequest: (tag, { session }) => {
+        if (tag === "StartSession") old.kill()
+        return (tag === "Approve" || tag === "ReadState") && newer.count("StartSession") === 0
+          ? { fail: { _tag: "SessionBusy", session, port: old.port, launch: reachable ? "launch-old" : "launch-gone" } }
+          : undefined
+      }
+    })
+    sandbox.bridges.push(newer)
+    sandbox.list({ port: newer.port, launch: "launch-new" })
+    // The host loses its connection, and finds the newer bridge.
+    old.cut()
+    yield* client.hello
+    assert.strictEqual((yield* client.hello).launch, "launch-new")
+    return { sandbox, old, newer, handle, started }
+  })
+
+  it.live("is answered there", () =>
+    Effect.gen(function*() {
+      const { handle, newer, old, started } = yield* busy(true)
+      yield* handle.approve({ approvalId: "a1", decision: "allow" })
+      assert.strictEqual(old.count("Approve"), 1)
+      assert.deepStrictEqual(yield* started.readState, { carried: true })
+      assert.strictEqual(newer.count("StartSession"), 0)
+    }))
+
+  it.live("is taken over where that bridge can't be reached, and its turn is continued", () =>
+    Effect.gen(function*() {
+      const { handle, newer, sandbox } = yield* busy(false)
+      const log = sandbox.state.turn(session, turn)
+      const error = yield* Effect.flip(handle.approve({ approvalId: "a1", decision: "allow" }))
+      assert.strictEqual(error._tag, "TurnEnded")
+      assert.strictEqual(newer.count("StartSession"), 1)
+      const end = yield* Effect.forkScoped(handle.end)
+      yield* eventually(() => log.attempt === 2)
+      log.finish()
+      assert.strictEqual((yield* Fiber.join(end)).type, "finished")
+    }))
+})
