@@ -21,10 +21,7 @@ import * as Semaphore from "effect/Semaphore"
  * @since 0.1.0
  */
 export interface LogReader {
-  /**
-   * Reads into the buffer from the offset on and returns the number of bytes, 0 at the end; may read short. Fails once
-   * the file is closed.
-   */
+  /** Reads into the buffer from the offset on and returns the number of bytes, 0 at the end; may read short. */
   readonly read: (buffer: Uint8Array, offset: number) => Effect.Effect<number, LogFileError>
   /** The size in bytes, and what identifies the file whatever its name, where the system tells. */
   readonly stat: Effect.Effect<{ readonly size: number; readonly inode: number | undefined }, LogFileError>
@@ -46,7 +43,8 @@ export interface LogWriter {
 }
 
 /**
- * What a turn's log asks of the system for its file. Files close with their scope.
+ * What a turn's log asks of the system for its file. Files close with their scope, after what is under way; whatever
+ * is called after that fails.
  *
  * @category models
  * @since 0.1.0
@@ -112,49 +110,53 @@ export const fromPlatformError = ({ reason }: PlatformError.PlatformError): LogF
   })
 }
 
-const openFile = Effect.fnUntraced(function*(path: string, flag: FileSystem.OpenFlag) {
-  const fs = yield* FileSystem.FileSystem
-  return yield* fs.open(path, { flag, mode: 0o600 })
-}, Effect.mapError(fromPlatformError))
+// A handle is used by one at a time: it has one position, and its number may be another file's once it's closed.
+const openFile = Effect.fnUntraced(
+  function*(path: string, flag: FileSystem.OpenFlag) {
+    const fs = yield* FileSystem.FileSystem
+    const file = yield* fs.open(path, { flag, mode: 0o600 })
+    const one = Semaphore.makeUnsafe(1)
+    let isOpen = true
+    yield* Effect.addFinalizer(() =>
+      one.withPermit(Effect.sync(() => {
+        isOpen = false
+      }))
+    )
+    return <A>(run: (file: FileSystem.File) => Effect.Effect<A, PlatformError.PlatformError>) =>
+      one.withPermit(
+        Effect.suspend(() =>
+          isOpen ? Effect.mapError(run(file), fromPlatformError) : Effect.fail(errorFromCode("file", "EBADF"))
+        )
+      )
+  },
+  Effect.mapError(fromPlatformError)
+)
 
 const openReader: LogFile["openReader"] = Effect.fnUntraced(function*(path) {
-  const file = yield* openFile(path, "r")
-  // The handle has one position. And its number may be another file's once it's closed: no read may be under way.
-  const one = Semaphore.makeUnsafe(1)
-  let open = true
-  yield* Effect.addFinalizer(() =>
-    one.withPermit(Effect.sync(() => {
-      open = false
-    }))
-  )
+  const use = yield* openFile(path, "r")
   return {
-    read: (buffer, offset) =>
-      one.withPermit(Effect.suspend(() =>
-        open
-          ? Effect.mapError(Effect.andThen(file.seek(BigInt(offset), "start"), file.read(buffer)), fromPlatformError)
-          : Effect.fail(errorFromCode("read", "EBADF"))
-      )),
-    stat: file.stat.pipe(
-      Effect.map((info) => ({ size: Number(info.size), inode: Option.getOrUndefined(info.ino) })),
-      Effect.mapError(fromPlatformError)
+    read: (buffer, offset) => use((file) => Effect.andThen(file.seek(BigInt(offset), "start"), file.read(buffer))),
+    stat: Effect.map(
+      use((file) => file.stat),
+      (info) => ({ size: Number(info.size), inode: Option.getOrUndefined(info.ino) })
     )
   }
 })
 
-const writer = (file: FileSystem.File): LogWriter => ({
-  write: (bytes) => Effect.mapError(file.write(bytes), fromPlatformError),
-  sync: Effect.mapError(file.sync, fromPlatformError),
-  truncate: (size) => Effect.mapError(file.truncate(size), fromPlatformError)
+const openWriter = Effect.fnUntraced(function*(path: string, flag: FileSystem.OpenFlag) {
+  const use = yield* openFile(path, flag)
+  return {
+    write: (bytes: Uint8Array) => use((file) => file.write(bytes)),
+    sync: use((file) => file.sync),
+    truncate: (size: number) => use((file) => file.truncate(size))
+  }
 })
 
 const portable: LogFile = {
   openReader,
-  openWriter: (path) => Effect.map(openFile(path, "a"), writer),
-  create: (path) => Effect.map(openFile(path, "ax"), writer),
-  syncDirectory: (path) =>
-    Effect.scoped(
-      Effect.flatMap(openFile(path, "r"), (directory) => Effect.mapError(directory.sync, fromPlatformError))
-    )
+  openWriter: (path) => openWriter(path, "a"),
+  create: (path) => openWriter(path, "ax"),
+  syncDirectory: (path) => Effect.scoped(Effect.flatMap(openFile(path, "r"), (use) => use((file) => file.sync)))
 }
 
 /**

@@ -152,7 +152,7 @@ const makeMatcher = (patterns: ReadonlyArray<Pattern>): Matcher => {
           if (end < start) end = beginning(text, start)
         }
       }
-      if (end === text.length && end > start && isHighSurrogate(text.charCodeAt(end - 1))) end--
+      if (end === text.length && isHighSurrogate(text.charCodeAt(end - 1))) end--
       return { text: redacted + text.slice(start, end), rest: text.slice(end) }
     }
   }

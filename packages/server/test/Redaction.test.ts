@@ -68,6 +68,7 @@ describe("Redaction", () => {
     assert.deepStrictEqual(redaction.apply(delta("the key is sk-1234")), [delta("the key is ")])
     assert.deepStrictEqual(redaction.apply(delta("5678, or sk-1")), [delta("[redacted:KEY], or ")])
     assert.deepStrictEqual(redaction.apply(delta("999")), [delta("sk-1999")])
+    assert.deepStrictEqual(redaction.apply(delta("sk-12345678")), [delta("[redacted:KEY]")])
     const plain = delta("nothing")
     assert.strictEqual(redaction.apply(plain)[0], plain)
     assert.deepStrictEqual(redaction.apply(delta("sk-")), [])

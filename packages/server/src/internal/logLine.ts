@@ -116,8 +116,8 @@ export class LogScan {
         index.begin(part.attempt, part.keep)
         this.end = undefined
       }
-      index.push(size)
       this.usage.add(part)
+      index.push(size)
       return undefined
     }
     const value = decodeEnd(JSON.parse(line))

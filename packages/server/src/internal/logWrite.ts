@@ -4,35 +4,26 @@
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as FileSystem from "effect/FileSystem"
+import type * as FileSystem from "effect/FileSystem"
 import * as Latch from "effect/Latch"
 import * as Result from "effect/Result"
-import * as Scope from "effect/Scope"
+import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
-import { LogFile, type LogFileError, type LogWriter } from "../LogFile.ts"
 import type { TurnHeader, TurnLog, WriteFailure } from "../TurnLog.ts"
 import type { TurnUsage } from "../TurnUsage.ts"
-import { writeFully, writeWhole } from "./fileBytes.ts"
 import { LineTail } from "./lineTail.ts"
+import * as LogDisk from "./logDisk.ts"
 import { encodePart, endLine, partLine } from "./logLine.ts"
 import { type LogView, parts, read, toUnavailable } from "./logRead.ts"
 
-export interface Options {
-  readonly path: string
+export interface Options extends Omit<LogDisk.Options, "index"> {
   readonly sync: boolean
   readonly maxTurnBytes: number
-  readonly reserve: string | undefined
   readonly header: TurnHeader
   readonly view: LogView
   readonly usage: TurnUsage
-  /** Absent where the file is open for reading only so far. */
-  readonly writer: LogWriter | undefined
-  /** Whether bytes follow the last whole line. */
-  readonly torn: boolean
   /** The end that the file must get before anybody reads it. */
   readonly missingEnd: Bridge.EndLine | undefined
-  /** Where the file is damaged: writes what's good of it and the given bytes, synced, to a file in its place. */
-  readonly repair: ((bytes: Uint8Array) => Effect.Effect<LogWriter, LogFileError>) | undefined
 }
 
 interface Batch {
@@ -42,25 +33,16 @@ interface Batch {
   sync: boolean
 }
 
-interface NotWritten {
-  readonly step: "write" | "sync"
-  readonly error: LogFileError
-}
-
 const encoder = new TextEncoder()
 const newline = 10
-const reserveBytes = 64 * 1024
 
 /** Opens the log of a file whose lines are known. */
 export const make = Effect.fnUntraced(function*(
   options: Options
 ): Effect.fn.Return<TurnLog, never, FileSystem.FileSystem | Scope.Scope> {
-  const { header, path, usage, view } = options
+  const { header, usage, view } = options
   const { index, limits } = view
-  const fs = yield* FileSystem.FileSystem
-  const files = yield* LogFile
-  const scope = yield* Effect.scope
-  const context = yield* Effect.context<FileSystem.FileSystem>()
+  const disk = yield* LogDisk.make({ ...options, index })
 
   // One writes at a time: the flusher, or whoever waits for the disk.
   const lock = Semaphore.makeUnsafe(1)
@@ -68,10 +50,6 @@ export const make = Effect.fnUntraced(function*(
   const tail = new LineTail(index.count + 1, limits.tailParts, limits.tailBytes)
   view.tail = tail
 
-  let writer = options.writer
-  let repair = options.repair
-  // Bytes after the last whole line.
-  let torn = options.torn
   // The next part's number, and what waits to be written.
   let next = index.count + 1
   let batches: Array<Batch> = []
@@ -81,74 +59,6 @@ export const make = Effect.fnUntraced(function*(
   let unwritten: Bridge.EndLine | undefined
   let failure: WriteFailure | undefined
   let failed = Deferred.makeUnsafe<WriteFailure>()
-
-  // ---------------------------------------------------------------------------
-  // The file
-  // ---------------------------------------------------------------------------
-
-  const openWriter: Effect.Effect<LogWriter, LogFileError> = Effect.suspend(() =>
-    writer !== undefined ? Effect.succeed(writer) : Effect.tap(
-      files.openWriter(path).pipe(Scope.provide(scope), Effect.provide(context)),
-      (opened) =>
-        Effect.sync(() => {
-          writer = opened
-        })
-    )
-  )
-
-  const cutBack = Effect.suspend(() =>
-    torn
-      ? Effect.map(Effect.flatMap(openWriter, (writer) => writer.truncate(index.size)), () => {
-        torn = false
-      })
-      : Effect.void
-  )
-
-  /** How much of the bytes was written before an error. */
-  const writeAll = Effect.fnUntraced(function*(bytes: Uint8Array) {
-    const file = yield* Effect.result(Effect.andThen(cutBack, openWriter))
-    if (Result.isFailure(file)) return { written: 0, error: file.failure }
-    const outcome = yield* writeFully(file.success, bytes)
-    torn = outcome.error !== undefined
-    return outcome
-  })
-
-  /** All of the bytes and synced, or none of them. */
-  const writeSynced = Effect.fnUntraced(function*(bytes: Uint8Array): Effect.fn.Return<void, NotWritten> {
-    if (repair !== undefined) {
-      writer = yield* Effect.mapError(repair(bytes), (error): NotWritten => ({ step: "write", error }))
-      repair = undefined
-      torn = false
-      return
-    }
-    const { error } = yield* writeAll(bytes)
-    if (error !== undefined) {
-      yield* Effect.ignore(cutBack)
-      return yield* Effect.fail<NotWritten>({ step: "write", error })
-    }
-    const synced = yield* Effect.result(Effect.flatMap(openWriter, (writer) => writer.sync))
-    if (Result.isFailure(synced)) {
-      torn = true
-      yield* Effect.ignore(cutBack)
-      return yield* Effect.fail<NotWritten>({ step: "sync", error: synced.failure })
-    }
-  })
-
-  const freeReserve = options.reserve === undefined ? Effect.void : Effect.ignore(fs.remove(options.reserve))
-
-  // Best effort: a turn needs no reserve as long as there's room.
-  const keepReserve = Effect.fnUntraced(
-    function*(path: string) {
-      if (yield* fs.exists(path)) return
-      yield* files.create(path).pipe(
-        Effect.flatMap((file) => Effect.andThen(writeWhole(file, new Uint8Array(reserveBytes)), file.sync)),
-        Effect.onError(() => Effect.ignore(fs.remove(path)))
-      )
-    },
-    Effect.scoped,
-    Effect.provide(context)
-  )
-  const reserve = options.reserve === undefined ? Effect.void : Effect.ignore(keepReserve(options.reserve))
 
   // ---------------------------------------------------------------------------
   // Parts
@@ -211,16 +121,15 @@ export const make = Effect.fnUntraced(function*(
     const bytes = encoder.encode(`${lines.join("\n")}\n`)
     const ends = lineEnds(lines, bytes)
     const fits = countUpTo(ends, options.maxTurnBytes - limits.endBytes - index.size)
-    const { error, written } = yield* writeAll(fits === ends.length ? bytes : bytes.subarray(0, ends[fits - 1] ?? 0))
+    const { error, written } = yield* disk.write(fits === ends.length ? bytes : bytes.subarray(0, ends[fits - 1] ?? 0))
     // A reader without the lock may have seen every whole line: they stay.
     let whole = error === undefined ? fits : countUpTo(ends, written)
     let problem = error
     if (problem === undefined && sync) {
-      const synced = yield* Effect.result(Effect.flatMap(openWriter, (writer) => writer.sync))
+      const synced = yield* Effect.result(disk.sync)
       if (Result.isFailure(synced)) {
         // The system may have dropped what it couldn't write: nothing of it may be read.
         whole = 0
-        torn = true
         problem = synced.failure
       }
     }
@@ -228,7 +137,7 @@ export const make = Effect.fnUntraced(function*(
     pending -= length
     if (problem !== undefined) {
       fail(problem.kind === "disk-full" ? "disk-full" : "unknown", problem.problem)
-      yield* Effect.ignore(cutBack)
+      yield* disk.cutBack
     } else if (fits < ends.length) {
       fail("log-full", `the turn's file has reached ${options.maxTurnBytes} bytes`)
     }
@@ -265,10 +174,10 @@ export const make = Effect.fnUntraced(function*(
   // Attempts
   // ---------------------------------------------------------------------------
 
-  const writeEnd = Effect.fnUntraced(function*(value: Bridge.EndLine): Effect.fn.Return<void, NotWritten> {
+  const writeEnd = Effect.fnUntraced(function*(value: Bridge.EndLine): Effect.fn.Return<void, LogDisk.NotWritten> {
     const line = endLine(value)
     const bytes = encoder.encode(`${line}\n`)
-    yield* writeSynced(bytes)
+    yield* disk.writeSynced(bytes)
     index.pushEnd(index.size + bytes.length)
     view.end = { line, value }
     view.unavailable = undefined
@@ -283,7 +192,7 @@ export const make = Effect.fnUntraced(function*(
     if (Result.isSuccess(first)) return value
     const { error, step } = first.failure
     fail(error.kind === "disk-full" ? "disk-full" : "unknown", error.problem)
-    yield* freeReserve
+    yield* disk.freeReserve
     // A sync isn't tried again: what it was for may be lost, and the turn has failed.
     const second = step === "sync" ? { ...value, end: toFailed(value.end, failure!) } : value
     yield* Effect.mapError(writeEnd(second), ({ error }) => toUnavailable(error))
@@ -321,12 +230,12 @@ export const make = Effect.fnUntraced(function*(
     if (view.end === undefined || attempt <= index.attempt.attempt) {
       return yield* Effect.die(`attempt ${attempt} can't follow`)
     }
-    if (unwritten !== undefined) yield* conclude(unwritten)
+    if (unwritten !== undefined) yield* Effect.mapError(writeEnd(unwritten), ({ error }) => toUnavailable(error))
     const part: Bridge.Part = { type: "turn-continued", attempt, keep }
     const n = index.count + 1
     const line = partLine(n, encodePart(part))
     const bytes = encoder.encode(`${line}\n`)
-    yield* Effect.mapError(writeSynced(bytes), ({ error }) => toUnavailable(error))
+    yield* Effect.mapError(disk.writeSynced(bytes), ({ error }) => toUnavailable(error))
     index.begin(attempt, keep)
     publish([line], [bytes.length], 1)
     usage.add(part)
@@ -336,7 +245,7 @@ export const make = Effect.fnUntraced(function*(
     failure = undefined
     failed = Deferred.makeUnsafe()
     view.notify()
-    yield* reserve
+    yield* disk.keepReserve
     return n
   })
 
@@ -349,7 +258,7 @@ export const make = Effect.fnUntraced(function*(
     if (missingEnd.attempt > index.attempt.attempt) index.begin(missingEnd.attempt)
     yield* Effect.uninterruptible(Effect.catch(conclude(missingEnd), () => Effect.sync(() => tell(missingEnd))))
   }
-  if (accepting) yield* reserve
+  if (accepting) yield* disk.keepReserve
 
   yield* Effect.addFinalizer(() =>
     locked(Effect.andThen(
