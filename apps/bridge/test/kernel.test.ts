@@ -2,6 +2,7 @@ import * as BunServices from "@effect/platform-bun/BunServices"
 import { assert, describe, it } from "@effect/vitest"
 import { ProcessTable } from "@gangway/server/ProcessTable"
 import * as SessionLock from "@gangway/server/SessionLock"
+import * as StateDirectory from "@gangway/server/StateDirectory"
 import { Effect, FileSystem, type Scope } from "effect"
 import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
@@ -224,6 +225,7 @@ describe.runIf(linux)("locks", { concurrent: true }, () => {
       yield* Effect.addFinalizer(() => Effect.sync(() => killAll([child])))
       assert.strictEqual((yield* SessionLock.tryAcquire(join(directory, "one"), self))._tag, "Held")
 
+      yield* StateDirectory.makeSessionDirectory(join(directory, "two"))
       assert.strictEqual((yield* SessionLock.tryAcquire(join(directory, "two"), self))._tag, "Acquired")
       const other = yield* run("lock", join(directory, "two"))
       assert.strictEqual((yield* other.line).holder.launch, "portable")

@@ -9,6 +9,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
+import * as Runtime from "effect/Runtime"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
@@ -74,6 +75,7 @@ export class PortTaken extends Data.TaggedError("PortTaken")<{
 }> {
   /** What the bridge program exits with. */
   readonly exitCode = Bridge.ExitCode.portTaken
+  override readonly [Runtime.errorExitCode] = this.exitCode
   override get message() {
     return this.by === "ours"
       ? `port: the bridge already listens on ${this.port}: use that one.`

@@ -78,8 +78,9 @@ export const SessionLocks: Context.Reference<KernelLock | undefined> = Context.R
 )
 
 /**
- * Takes a session's lock if it's free, making its directory where there's none; the lock is freed with the scope.
- * A holder in another pid namespace counts as alive, unless the kernel's lock says otherwise.
+ * Takes a session's lock if it's free; the lock is freed with the scope. Asks nobody, and makes no directory: whoever
+ * only looks must not bring back one that is being destroyed. A holder in another pid namespace counts as alive,
+ * unless the kernel's lock says otherwise.
  *
  * @category combinators
  * @since 0.1.0
@@ -88,7 +89,6 @@ export const tryAcquire = Effect.fnUntraced(function*(
   directory: string,
   holder: Holder
 ): Effect.fn.Return<Outcome, Bridge.LogUnavailable, FileSystem.FileSystem | Scope.Scope> {
-  yield* StateDirectory.makeSessionDirectory(directory)
   // What was taken on the way to a lock that another holds is given back at once.
   const scope = yield* Scope.fork(yield* Effect.scope)
   const outcome = yield* Scope.provide(tryAcquireIn(directory, holder), scope).pipe(
@@ -99,8 +99,9 @@ export const tryAcquire = Effect.fnUntraced(function*(
 }, Effect.uninterruptible)
 
 /**
- * Takes a session's lock, asking its holder for it. The holder has 10 s; then it's killed if it's still the same
- * process, and this waits until it's gone. Only a bridge that the listening file names asks and kills.
+ * Takes a session's lock, asking its holder for it, and making the session's directory where there's none. The holder
+ * has 10 s; then it's killed if it's still the same process, and this waits until it's gone. Only a bridge that the
+ * listening file names asks and kills.
  *
  * @category combinators
  * @since 0.1.0
@@ -128,6 +129,7 @@ export const take = Effect.fnUntraced(function*(options: {
   let looks = 0
   let killed = false
   while (true) {
+    yield* StateDirectory.makeSessionDirectory(directory)
     const outcome = yield* tryAcquire(directory, options.holder)
     if (outcome._tag === "Acquired") {
       // It's answered, whoever asked; what comes from now on is for this holder.

@@ -25,6 +25,7 @@ import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import type { PlatformError } from "effect/PlatformError"
 import * as Random from "effect/Random"
+import * as Runtime from "effect/Runtime"
 import * as Schema from "effect/Schema"
 import { problemOf, unavailable } from "./internal/unavailable.ts"
 
@@ -79,6 +80,7 @@ export class OwnerMismatch extends Data.TaggedError("OwnerMismatch")<{
 }> {
   /** What the bridge program exits with. */
   readonly exitCode = Bridge.ExitCode.launchLine
+  override readonly [Runtime.errorExitCode] = this.exitCode
   override get message() {
     return `stateDirectory: ${this.path} belongs to bridge '${this.owner}', not to '${this.bridge}': use another one.`
   }
@@ -96,6 +98,7 @@ export class NotWritable extends Data.TaggedError("NotWritable")<{
 }> {
   /** What the bridge program exits with. */
   readonly exitCode = Bridge.ExitCode.notWritable
+  override readonly [Runtime.errorExitCode] = this.exitCode
   override get message() {
     return `stateDirectory: ${this.path} can't be used: ${this.problem}.`
   }

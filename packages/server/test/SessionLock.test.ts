@@ -13,7 +13,11 @@ import { eventually } from "./fixtures/processes.ts"
 const session = Bridge.SessionId.make("s1")
 
 const temporary = Effect.acquireRelease(
-  Effect.sync(() => Fs.mkdtempSync(join(tmpdir(), "gangway-lock-"))),
+  Effect.sync(() => {
+    const root = Fs.mkdtempSync(join(tmpdir(), "gangway-lock-"))
+    Fs.mkdirSync(join(root, "s1"), { mode: 0o700 })
+    return root
+  }),
   (directory) => Effect.sync(() => Fs.rmSync(directory, { recursive: true, force: true }))
 )
 
@@ -49,7 +53,6 @@ describe("tryAcquire", () => {
       assert.deepStrictEqual(yield* tryHeld(directory, "second"), { _tag: "Held", holder: first })
       assert.deepStrictEqual(locks(directory), ["lock-1"])
       assert.strictEqual(Fs.statSync(join(directory, "lock-1")).mode & 0o777, 0o600)
-      assert.strictEqual(Fs.statSync(directory).mode & 0o777, 0o700)
       yield* Scope.close(scope, Exit.void)
       assert.deepStrictEqual(yield* tryHeld(directory, "second"), { _tag: "Acquired" })
       assert.deepStrictEqual(locks(directory), ["lock-2"])
@@ -297,10 +300,25 @@ describe("take", { concurrent: true }, () => {
     Effect.gen(function*() {
       const { directory, listening, name } = yield* setUp
       name("new-launch")
-      Fs.mkdirSync(directory)
       Fs.writeFileSync(join(directory, "request.json"), JSON.stringify({ launch: "other", reason: "host" }))
       yield* SessionLock.take({ directory, session, holder: yield* holder("new-launch"), reason: "host", listening })
       assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["lock-1", "turns"])
+    })
+  )
+
+  live(
+    "a new session's directory is made, one that is being destroyed isn't brought back by a look",
+    Effect.gen(function*() {
+      const { directory, listening, name } = yield* setUp
+      name("new-launch")
+      Fs.rmdirSync(directory)
+      assert.instanceOf(yield* Effect.flip(tryHeld(directory, "new-launch")), Bridge.LogUnavailable)
+      assert.isFalse(Fs.existsSync(directory))
+      yield* SessionLock.take({ directory, session, holder: yield* holder("new-launch"), reason: "host", listening })
+      assert.deepStrictEqual(Fs.readdirSync(directory).sort(), ["lock-1", "turns"])
+      for (const path of [directory, join(directory, "turns")]) {
+        assert.strictEqual(Fs.statSync(path).mode & 0o777, 0o700)
+      }
     })
   )
 

@@ -80,9 +80,10 @@ export const look = (tree: ProcessTree, options: Look): ReadonlyArray<Owned> => 
       owned.set(process.pid, { process, root })
       found.push(...byParent.get(process.pid) ?? [])
       // A group's id is its first process's pid, and a descendant's group has only descendants in it.
-      if (process.pid === process.group) {
+      const members = process.pid === process.group ? byGroup.get(process.group) ?? [] : []
+      if (members.length > 0 && members.every(({ pid }) => pid !== options.self)) {
         if (!tree.groups.has(process.group)) tree.groups.set(process.group, { start: process.start, root })
-        found.push(...byGroup.get(process.group) ?? [])
+        found.push(...members)
       }
     }
   }
