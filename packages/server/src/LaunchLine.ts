@@ -53,7 +53,20 @@ export const readLaunchOptions: Effect.Effect<Bridge.LaunchOptions, LaunchLineEr
   Effect.flatMap((line) => decodeLine(line))
 )
 
-const fail = (expected: string, field?: string) => Effect.fail(new LaunchLineError({ field, expected }))
+/**
+ * Decodes the agent options of a launch line as a driver's own.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const decodeAgentOptions = <S extends Schema.Constraint & { readonly DecodingServices: never }>(
+  schema: S
+): (options: Bridge.AgentOptions) => Effect.Effect<S["Type"], LaunchLineError> => {
+  const decode = Schema.decodeUnknownEffect(Schema.toCodecJson(schema))
+  return (options) => Effect.mapError(decode(options), ({ issue }) => unusable(issue, ["agentOptions"]))
+}
+
+const fail = (expected: string) => Effect.fail(new LaunchLineError({ field: undefined, expected }))
 
 const newline = 10
 
@@ -92,12 +105,18 @@ const formatIssue = SchemaIssue.makeFormatterStandardSchemaV1()
 const decodeLine = Effect.fnUntraced(function*(line: Uint8Array) {
   const value = parse(line)
   if (Result.isFailure(value)) return yield* fail(value.failure)
-  return yield* Effect.catch(decodeOptions(value.success), ({ issue }) => {
-    const [{ message = "", path = [] } = {}] = formatIssue(issue).issues
-    const expected = message === "Missing key" ? "is missing" : message.replace(/^(Expected )?/, "expected ")
-    return fail(expected.replaceAll(/\s+/g, " "), path.length === 0 ? undefined : path.map(String).join("."))
-  })
+  return yield* Effect.mapError(decodeOptions(value.success), ({ issue }) => unusable(issue, []))
 })
+
+const unusable = (issue: SchemaIssue.Issue, at: ReadonlyArray<string>) => {
+  const [{ message = "", path = [] } = {}] = formatIssue(issue).issues
+  const field = [...at, ...path.map(String)]
+  const expected = message === "Missing key" ? "is missing" : message.replace(/^(Expected )?/, "expected ")
+  return new LaunchLineError({
+    field: field.length === 0 ? undefined : field.join("."),
+    expected: expected.replaceAll(/\s+/g, " ")
+  })
+}
 
 // What a parser says of the text may hold a piece of it, so nothing of that is passed on.
 const parse = (line: Uint8Array): Result.Result<unknown, string> =>

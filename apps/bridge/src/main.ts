@@ -1,0 +1,91 @@
+/**
+ * `gangway-bridge`, the program that runs in the sandbox.
+ *
+ *   gangway-bridge                  reads its launch line from standard input, and serves the agent that it names
+ *   gangway-bridge scripted-agent   is the scripted agent, which the bridge starts
+ *   gangway-bridge --version        says its version
+ *
+ * Exit codes are `Bridge.ExitCode`s; what made it end is one line on standard error.
+ */
+import * as BunRuntime from "@effect/platform-bun/BunRuntime"
+import * as BunServices from "@effect/platform-bun/BunServices"
+import { Scripted, ScriptedAgent } from "@gangway/drivers"
+import { Bridge, BridgeServer } from "@gangway/server"
+import * as StateDirectory from "@gangway/server/StateDirectory"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as Runtime from "effect/Runtime"
+import * as HttpServer from "effect/unstable/http/HttpServer"
+import manifest from "../package.json" with { type: "json" }
+import { makeDriver } from "./Agents.ts"
+import * as Kernel from "./kernel/Kernel.ts"
+import { listen } from "./Listen.ts"
+
+const command = process.argv[2]
+
+// This very program, whether it runs compiled, bundled or from its sources.
+const agentCommand = Bun.isStandaloneExecutable
+  ? [process.execPath, "scripted-agent"] as const
+  : [process.execPath, Bun.main, "scripted-agent"] as const
+
+const bridge = Effect.gen(function*() {
+  const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* BridgeServer.readLaunchOptions
+  const token = Redacted.make(line.token)
+  const previousToken = line.previousToken === undefined ? undefined : Redacted.make(line.previousToken)
+  const driver = yield* makeDriver(agentOptions)
+  // Whose it is, is known before anything listens.
+  const stateDirectory = yield* StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge })
+  const server = yield* listen({ hostname, port, bridge: line.bridge, token, stateDirectory })
+  yield* Effect.provideService(
+    BridgeServer.serve(driver, { ...line, token, previousToken }),
+    HttpServer.HttpServer,
+    server
+  )
+}).pipe(
+  Effect.scoped,
+  Effect.provideService(Scripted.AgentCommand, agentCommand),
+  Effect.provide(Layer.merge(Kernel.layer, BunServices.layer))
+)
+
+// What a host can do nothing about with another launch line has no code of its own.
+const exitCodeOf = (error: unknown): number => {
+  if (error instanceof Bridge.DriverError) return Bridge.ExitCode.launchLine
+  if (error instanceof Bridge.LogUnavailable) return Bridge.ExitCode.notWritable
+  return Runtime.getErrorExitCode(error)
+}
+
+const run = (effect: Effect.Effect<number | void, unknown>) =>
+  BunRuntime.runMain(effect, {
+    disableErrorReporting: true,
+    // Standard input that was read and is still open would keep the process alive.
+    teardown: (exit) => {
+      if (Exit.isSuccess(exit) && typeof exit.value === "number") process.exit(exit.value)
+      if (Exit.isFailure(exit) && Cause.hasFails(exit.cause)) {
+        const error = Cause.squash(exit.cause)
+        console.error((error instanceof Error ? error.message : String(error)).replaceAll("\n", " "))
+        process.exit(exitCodeOf(error))
+      }
+      if (Exit.isFailure(exit) && Cause.hasDies(exit.cause)) console.error(Cause.pretty(exit.cause))
+      Runtime.defaultTeardown(exit, (code) => process.exit(code))
+    }
+  })
+
+switch (command) {
+  case undefined:
+    // A terminal that goes away changes nothing.
+    process.on("SIGHUP", () => {})
+    run(bridge)
+    break
+  case "scripted-agent":
+    run(Effect.provide(ScriptedAgent.program, BunServices.layer))
+    break
+  case "--version":
+    console.log(manifest.version)
+    break
+  default:
+    console.error(`usage: gangway-bridge [scripted-agent | --version], not '${command}'`)
+    process.exit(Bridge.ExitCode.launchLine)
+}
