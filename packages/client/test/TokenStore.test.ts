@@ -2,7 +2,7 @@ import * as BunServices from "@effect/platform-bun/BunServices"
 import { assert, describe, it } from "@effect/vitest"
 import { TokenStore } from "@gangway/client"
 import { Bridge } from "@gangway/protocol"
-import { Effect, FileSystem, Layer, Redacted } from "effect"
+import { Effect, FileSystem, type Layer, Redacted } from "effect"
 
 const b1 = Bridge.BridgeId.make("b1")
 const b2 = Bridge.BridgeId.make("b2")

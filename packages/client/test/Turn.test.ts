@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Turn } from "@gangway/client"
-import { Bridge } from "@gangway/protocol"
+import type { Bridge } from "@gangway/protocol"
 import { Effect, Fiber, Stream } from "effect"
 import { eventually, serve, session, startSession, turn } from "./fixtures/connected.ts"
 import { type Options, text } from "./fixtures/TestBridge.ts"

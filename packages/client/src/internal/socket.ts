@@ -1,10 +1,11 @@
 /**
  * One WebSocket to a bridge, as the transport of an `RpcClient` and of reads.
  *
- * It takes each message off the socket at once, so that a consumer that stalls holds up neither other calls nor the
- * acknowledgements of other reads: a read's batches wait in a buffer of their own, of `maxBuffered` characters at most,
- * and beyond that the read is ended, for its reader to read again from the next number. A consumer takes all there is,
- * so that as much again may be in its hands.
+ * It takes each message off the socket at once, so that a consumer that stalls holds up neither other calls nor other
+ * reads. What a read's consumer hasn't taken waits in a buffer of the read's own. Over `ackBelow` characters in it the
+ * bridge is no longer told that its batches came, so it sends no more than its window. Those windows add up over the
+ * reads of a connection and are bounded there, so at most `maxHolding` reads are held back that way: one more, or a
+ * buffer of `maxBuffered` characters, ends the read, and its reader reads again from the next number when it gets there.
  *
  * Reads don't go through `RpcClient`: it would decode each part by its schema, which costs five times what parsing it
  * costs, and stop reading the socket while a consumer's queue is full.
@@ -25,11 +26,16 @@ import type { WebSocketEvent, WebSocketLike } from "effect/unstable/socket/Socke
 import type { Reason } from "../BridgeUnavailable.ts"
 import { WebSocketConstructor } from "../WebSocketConstructor.ts"
 
-/** How much of a read waits for its consumer, in characters of its messages. */
-export const maxBuffered = 4 * 1024 * 1024
+// In characters of messages.
+const ackBelow = 1024 * 1024
 
-/** How often a ping is sent. */
-export const pingInterval = "15 seconds"
+// With a bridge's window of 256 KiB a read, these hold a quarter of its 8 MiB a connection.
+const maxHolding = 8
+
+// A bridge that has such a window never comes to it.
+const maxBuffered = 8 * 1024 * 1024
+
+const pingInterval = "15 seconds"
 
 // A connection is suspect when this many pings, and so 30 s, have brought no message.
 const unansweredPings = 2
@@ -98,6 +104,8 @@ export const open: (options: {
   const suspicion = Latch.makeUnsafe(false)
   const idle = Latch.makeUnsafe(true)
   const reads = new Map<unknown, InternalRead>()
+  // In the order in which they began to be held back.
+  const holding = new Set<unknown>()
   const requests = new Map<unknown, { readonly clientId: number; readonly size: number }>()
   let lostReason: Reason | undefined
   let unanswered = 0
@@ -110,6 +118,17 @@ export const open: (options: {
     if (reads.size === 0 && requests.size === 0) idle.openUnsafe()
   }
   const send = (message: unknown) => webSocket.send(JSON.stringify(message))
+  const acknowledge = (id: unknown) => send({ _tag: "Ack", requestId: id })
+  const forget = (id: unknown) => {
+    reads.delete(id)
+    holding.delete(id)
+    settle()
+  }
+  const endRead = (id: unknown) => {
+    reads.get(id)?.end({ _tag: "Overflown" })
+    forget(id)
+    send({ _tag: "Interrupt", requestId: id })
+  }
 
   const protocol = yield* RpcClient.Protocol.make((writeResponse, clientIds) => {
     // What the client does with a response ends at once, so these fibers have nobody to outlive.
@@ -131,6 +150,7 @@ export const open: (options: {
       lostReason = reason
       for (const read of reads.values()) read.end({ _tag: "Lost", reason })
       reads.clear()
+      holding.clear()
       if (reason._tag === "Disconnected" && reason.code === 1009) refuseLargest()
       requests.clear()
       settle()
@@ -155,21 +175,20 @@ export const open: (options: {
         case "Chunk": {
           const read = reads.get(message.requestId)
           if (read === undefined) return
-          if (read.push(message.values as ReadonlyArray<TurnEvent>, size)) {
-            send({ _tag: "Ack", requestId: message.requestId })
-          } else {
-            reads.delete(message.requestId)
-            settle()
-            send({ _tag: "Interrupt", requestId: message.requestId })
-          }
+          const id = message.requestId
+          const buffered = read.push(message.values as ReadonlyArray<TurnEvent>, size)
+          if (buffered < ackBelow) return acknowledge(id)
+          if (buffered > maxBuffered) return endRead(id)
+          read.hold()
+          holding.add(id)
+          if (holding.size > maxHolding) endRead(holding.values().next().value)
           return
         }
         case "Exit": {
           const read = reads.get(message.requestId)
           const request = requests.get(message.requestId)
-          reads.delete(message.requestId)
           requests.delete(message.requestId)
-          settle()
+          forget(message.requestId)
           if (read !== undefined) read.end({ _tag: "Ended", exit: message.exit })
           else if (request !== undefined) respond(request.clientId, message)
           return
@@ -241,10 +260,17 @@ export const open: (options: {
     makeRequestId,
     read: (payload) => {
       const id = makeRequestId()
-      const read = makeRead(isSuspect, () => {
-        if (!reads.delete(id)) return
-        settle()
-        send({ _tag: "Interrupt", requestId: id })
+      const read = makeRead({
+        isSuspect,
+        onTaken: (held) => {
+          if (!holding.delete(id)) return
+          for (let i = 0; i < held; i++) acknowledge(id)
+        },
+        onClose: () => {
+          if (!reads.has(id)) return
+          forget(id)
+          send({ _tag: "Interrupt", requestId: id })
+        }
       })
       if (lostReason === undefined) {
         reads.set(id, read)
@@ -315,20 +341,27 @@ const isLongerThan = (text: string, bytes: number) =>
   text.length > bytes || (text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes)
 
 interface InternalRead extends Read {
-  /** Takes events, or says that there's no room left. */
-  readonly push: (events: ReadonlyArray<TurnEvent>, size: number) => boolean
+  /** Takes events; gives how much waits then. */
+  readonly push: (events: ReadonlyArray<TurnEvent>, size: number) => number
+  /** One more batch that the bridge isn't told of before the consumer has taken what waits. */
+  readonly hold: () => void
   readonly end: (last: Signal) => void
   readonly wake: () => void
 }
 
-const makeRead = (isSuspect: () => boolean, close: () => void): InternalRead => {
+const makeRead = (options: {
+  readonly isSuspect: () => boolean
+  readonly onTaken: (held: number) => void
+  readonly onClose: () => void
+}): InternalRead => {
   let events: Array<TurnEvent> = []
   let buffered = 0
+  let held = 0
   let last: Signal | undefined
   let waiter: { readonly ignoreSuspicion: boolean; readonly resume: (_: Effect.Effect<void>) => void } | undefined
 
   const isReady = (ignoreSuspicion: boolean) =>
-    events.length > 0 || last !== undefined || (!ignoreSuspicion && isSuspect())
+    events.length > 0 || last !== undefined || (!ignoreSuspicion && options.isSuspect())
   const wake = () => {
     if (waiter === undefined || !isReady(waiter.ignoreSuspicion)) return
     const { resume } = waiter
@@ -339,13 +372,13 @@ const makeRead = (isSuspect: () => boolean, close: () => void): InternalRead => 
 
   return {
     poll: () => {
-      if (events.length > 0) {
-        const signal: Signal = { _tag: "Events", events }
-        events = []
-        buffered = 0
-        return signal
-      }
-      return last ?? (isSuspect() ? { _tag: "Suspect" } : undefined)
+      if (events.length === 0) return last ?? (options.isSuspect() ? { _tag: "Suspect" } : undefined)
+      const signal: Signal = { _tag: "Events", events }
+      events = []
+      buffered = 0
+      if (held > 0) options.onTaken(held)
+      held = 0
+      return signal
     },
     wait: (ignoreSuspicion) =>
       Effect.callback((resume) => {
@@ -355,14 +388,15 @@ const makeRead = (isSuspect: () => boolean, close: () => void): InternalRead => 
           waiter = undefined
         })
       }),
-    close,
+    close: options.onClose,
     push: (chunk, size) => {
       events.push(...chunk)
       buffered += size
-      const hasRoom = buffered <= maxBuffered
-      if (!hasRoom) last = { _tag: "Overflown" }
       wake()
-      return hasRoom
+      return buffered
+    },
+    hold: () => {
+      held++
     },
     end: (signal) => {
       last ??= signal

@@ -1,7 +1,7 @@
 /**
  * Makes turns.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
