@@ -34,13 +34,12 @@ const agentCommand = Bun.isStandaloneExecutable
 const bridge = Effect.gen(function*() {
   const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* BridgeServer.readLaunchOptions
   const token = Redacted.make(line.token)
-  const previousToken = line.previousToken === undefined ? undefined : Redacted.make(line.previousToken)
   const driver = yield* makeDriver(agentOptions)
   // Whose it is, is known before anything listens.
   const stateDirectory = yield* StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge })
   const server = yield* listen({ hostname, port, bridge: line.bridge, token, stateDirectory })
   yield* Effect.provideService(
-    BridgeServer.serve(driver, { ...line, token, previousToken }),
+    BridgeServer.serve(driver, { ...line, token }),
     HttpServer.HttpServer,
     server
   )

@@ -70,7 +70,7 @@ export const LaunchOptions = Schema.Struct({
   /** How long a bridge without work stays, such as `"10 minutes"`, which is what an absent one means. */
   idleTimeout: Schema.optional(Schema.DurationFromString),
   /** A token that is accepted beside `token`, while hosts are handed the new one. */
-  previousToken: Schema.optional(token),
+  previousToken: Schema.optional(Schema.RedactedFromValue(token)),
   /** The web origins that may connect; absent, none. */
   allowedOrigins: Schema.optional(Schema.Array(Schema.String)),
   /** Whether each batch of parts is synced to the disk before it is visible; absent, it isn't. */

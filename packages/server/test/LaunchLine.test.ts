@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Bridge } from "@gangway/protocol"
-import { Cause, Duration, Effect, Fiber, PlatformError, Runtime, Schema, Sink, Stdio, Stream } from "effect"
+import { Cause, Duration, Effect, Fiber, PlatformError, Redacted, Runtime, Schema, Sink, Stdio, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
@@ -32,13 +32,15 @@ describe("LaunchLine", () => {
         port: 4711,
         hostname: "127.0.0.1",
         launch: "launch_0-9",
-        previousToken: "p".repeat(32),
         allowedOrigins: ["https://a.example"],
         sync: true,
         maxTurnBytes: 1024 * 1024
       }
-      const { idleTimeout, ...rest } = yield* read(`${JSON.stringify({ ...all, idleTimeout: "10 minutes" })}\n`)
+      const { idleTimeout, previousToken, ...rest } = yield* read(
+        `${JSON.stringify({ ...all, previousToken: "p".repeat(32), idleTimeout: "10 minutes" })}\n`
+      )
       assert.deepStrictEqual(rest, all as never)
+      assert.strictEqual(Redacted.value(previousToken!), "p".repeat(32))
       assert.strictEqual(Duration.toMillis(idleTimeout!), 600_000)
     }))
 
