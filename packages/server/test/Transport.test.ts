@@ -1,5 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Encoding, Redacted, Tracer } from "effect"
+import { Context, Deferred, Effect, Encoding, Layer, Redacted, Tracer } from "effect"
+import { HttpServer } from "effect/unstable/http"
+import * as Transport from "../src/internal/transport.ts"
 import { defaultLimits } from "../src/internal/transportLimits.ts"
 import * as Canned from "./fixtures/cannedBridge.ts"
 import * as RawHost from "./fixtures/rawHost.ts"
@@ -120,16 +122,39 @@ describe("Transport", () => {
         assert.strictEqual(answer.headers["sec-websocket-protocol"], "bridge.v1")
       }))
 
+    const recordSpans = () => {
+      const spans: Array<Tracer.Span> = []
+      const tracer = Tracer.make({
+        span: (options) => {
+          const span = new Tracer.NativeSpan(options)
+          spans.push(span)
+          return span
+        }
+      })
+      return { spans, tracer }
+    }
+
+    it.live("takes the token out of the request", () =>
+      Effect.gen(function*() {
+        const { spans, tracer } = recordSpans()
+        const transport = yield* Transport.make({ tokens: [], launch: "launch-1" })
+        const services = yield* Layer.build(Canned.layerServer())
+        // Without the names of its headers among those that are redacted.
+        yield* HttpServer.serveEffect(transport.httpEffect).pipe(Effect.withTracer(tracer), Effect.provide(services))
+        const { address } = Context.get(services, HttpServer.HttpServer)
+        assert.strictEqual(address._tag, "InetAddressV4")
+        yield* RawHost.request((address as { readonly port: number }).port, {
+          headers: { ...withToken, "sec-websocket-protocol": inBrowser(token).join() }
+        })
+        yield* RawHost.until(() => spans[0]?.attributes.has("http.request.header.host") === true)
+        const [{ attributes }] = spans as [Tracer.Span]
+        assert.isFalse(attributes.has("http.request.header.x-bridge-token"))
+        assert.strictEqual(attributes.get("http.request.header.sec-websocket-protocol"), "bridge.v1")
+      }))
+
     it.live("shows the token to no handler and to no tracer", () =>
       Effect.gen(function*() {
-        const spans: Array<Tracer.Span> = []
-        const tracer = Tracer.make({
-          span: (options) => {
-            const span = new Tracer.NativeSpan(options)
-            spans.push(span)
-            return span
-          }
-        })
+        const { spans, tracer } = recordSpans()
         const seen = yield* Deferred.make<unknown>()
         const { port, url } = yield* Effect.withTracer(
           Canned.serve({

@@ -79,13 +79,12 @@ const runBun = Effect.fnUntraced(function*(
 ) {
   const opened = Deferred.makeUnsafe<BunSocket>()
   const closed = Deferred.makeUnsafe<void>()
-  // What comes between Bun's opening of the socket and ours; one turn of the event loop.
-  const early: Array<string | Uint8Array> = []
+  // Bun opens a socket before `upgrade` returns, so nothing is told before there's somebody to tell.
   const state: { listener: Listener | undefined; isClosed: boolean } = { listener: undefined, isClosed: false }
   const upgraded = server.upgrade(request.source, {
     data: {
       deferred: opened,
-      run: (message) => state.listener === undefined ? early.push(message) : state.listener.onMessage(message),
+      run: (message) => state.listener?.onMessage(message),
       onClose() {
         state.isClosed = true
         Deferred.doneUnsafe(closed, Effect.void)
@@ -111,7 +110,6 @@ const runBun = Effect.fnUntraced(function*(
     }
   })
   state.listener = listener
-  early.forEach(listener.onMessage)
   // A server may run its requests uninterruptibly.
   yield* Effect.ensuring(
     Effect.interruptible(Deferred.await(closed)),

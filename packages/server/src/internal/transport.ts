@@ -288,10 +288,8 @@ export const make = Effect.fnUntraced(function*(options: TransportOptions): Effe
     const connection = connections.get(clientId)
     switch (response._tag) {
       case "Chunk": {
-        // Who reads for a host that's gone is about to be interrupted, and has nothing to read on for.
-        if (connection === undefined) return Effect.never
-        const stream = connection.inner.get(response.requestId as number)?.stream
-        return stream === undefined
+        const stream = connection?.inner.get(response.requestId as number)?.stream
+        return connection === undefined || stream === undefined
           ? Effect.void
           : sendElements(connection, stream, response.values as ReadonlyArray<ReadEvent>)
       }

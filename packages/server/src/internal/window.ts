@@ -83,14 +83,12 @@ export const make = (limits: WindowLimits, buffered: () => number): ConnectionWi
     })
 
   const open = (): StreamWindow => {
+    // The bytes of each unacknowledged frame, the oldest first.
     const sent: Array<number> = []
-    let first = 0
     let total = 0
 
-    const fits = (bytes: number) => {
-      const frames = sent.length - first
-      return frames === 0 || (frames < limits.streamFrames && total <= streamBytes && bytes <= streamBytes)
-    }
+    const fits = (bytes: number) =>
+      sent.length === 0 || (sent.length < limits.streamFrames && total <= streamBytes && bytes <= streamBytes)
     const count = (bytes: number) => {
       sent.push(bytes)
       total += bytes
@@ -121,15 +119,8 @@ export const make = (limits: WindowLimits, buffered: () => number): ConnectionWi
         )
       },
       acknowledge() {
-        if (first === sent.length) return
-        const bytes = sent[first++]!
-        if (first === sent.length) {
-          sent.length = 0
-          first = 0
-        } else if (first === limits.streamFrames) {
-          sent.splice(0, first)
-          first = 0
-        }
+        const bytes = sent.shift()
+        if (bytes === undefined) return
         total -= bytes
         unacknowledged -= bytes
         if (waiting.size > 0) release()
@@ -138,7 +129,6 @@ export const make = (limits: WindowLimits, buffered: () => number): ConnectionWi
         unacknowledged -= total
         total = 0
         sent.length = 0
-        first = 0
         if (waiting.size > 0) release()
       }
     }
