@@ -162,7 +162,9 @@ describe.runIf(linux)("processes", { concurrent: true }, () => {
         assert.strictEqual(yield* orphan.exited, 0)
 
         const lock = yield* runAs("lock", join(directory, "session"))
-        assert.strictEqual((yield* lock.line)._tag, "Acquired")
+        const acquired = yield* lock.line
+        yield* Effect.addFinalizer(() => Effect.sync(() => killAll([acquired.child])))
+        assert.strictEqual(acquired._tag, "Acquired")
 
         const memory = yield* runAs("memory")
         yield* memory.line
