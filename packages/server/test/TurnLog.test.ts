@@ -4,6 +4,7 @@ import { Bridge } from "@gangway/protocol"
 import { LogFile } from "@gangway/server/LogFile"
 import * as TurnLog from "@gangway/server/TurnLog"
 import { Effect, Exit, Fiber, FileSystem, Schema, Scope, Stream } from "effect"
+import { closeSync, openSync, writeSync } from "node:fs"
 import { eventually } from "./fixtures/processes.ts"
 import {
   aborted,
@@ -211,6 +212,35 @@ describe("TurnLog", () => {
       yield* eventually("all parts", Effect.sync(() => seen.reduce((a, b) => a + b, 0) === 1000))
       assert.strictEqual(disk.writes.length - writes, 2)
       assert.deepStrictEqual(seen, [1, 999])
+    }).pipe(run))
+
+  it.live("writes what comes in one tick at once, also where a write returns at once", () =>
+    Effect.gen(function*() {
+      const inner = yield* LogFile
+      let writes = 0
+      const create: LogFile["create"] = (path) =>
+        Effect.map(
+          Effect.acquireRelease(Effect.sync(() => openSync(path, "ax")), (fd) => Effect.sync(() => closeSync(fd))),
+          (fd) => ({
+            write: (bytes) =>
+              Effect.sync(() => {
+                writes++
+                return writeSync(fd, bytes)
+              }),
+            sync: Effect.void,
+            truncate: () => Effect.void
+          })
+        )
+      const log = yield* Effect.provideService(TurnLog.create({ path: yield* turnFile, header }), LogFile, {
+        ...inner,
+        create
+      })
+      writes = 0
+      for (let i = 0; i < 100; i++) yield* log.append(delta(text(i)))
+      yield* log.end(finished)
+      assert.strictEqual((yield* readAll(log.read({ from: 1 }))).parts.length, 100)
+      // The parts, and the end.
+      assert.isAtMost(writes, 3)
     }).pipe(run))
 
   it.live("has the writer of parts wait for the disk while 4 MiB are pending, and for nothing else", () =>

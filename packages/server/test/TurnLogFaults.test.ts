@@ -95,8 +95,10 @@ describe("TurnLog on a disk that fails", () => {
       disk.room = undefined
       yield* log.end(aborted)
       assert.strictEqual(yield* log.beginAttempt({ attempt: 2, keep: 2 }), 3)
+      const failure = yield* Effect.forkChild(log.failure, { startImmediately: true })
       assert.strictEqual(yield* log.appendSynced(delta("4")), 4)
-      yield* log.end(finished)
+      assert.isUndefined(failure.pollUnsafe())
+      assert.deepStrictEqual((yield* log.end(finished)).end, finished)
       const got = yield* assertOnDisk(path, log)
       assert.deepStrictEqual(got.parts.map(({ attempt, n }) => [n, attempt]), [[1, 1], [2, 1], [3, 2], [4, 2]])
     }).pipe(run))
@@ -222,6 +224,8 @@ describe("TurnLog on a disk that fails", () => {
       const never = yield* setUp()
       never.disk.failing.set("sync", { code: "EIO", times: 2 })
       assert.include(yield* Effect.flip(never.log.end(finished)), { _tag: "LogUnavailable" })
+      const fs = yield* FileSystem.FileSystem
+      assert.match(yield* fs.readFileString(never.path), /^{"format".*\n$/)
       assert.deepStrictEqual((yield* never.log.end(finished)).end, failed)
       yield* assertOnDisk(never.path, never.log)
     }).pipe(run))
