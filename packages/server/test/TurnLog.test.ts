@@ -235,10 +235,13 @@ describe("TurnLog", () => {
         ...inner,
         create
       })
+      // Its writer waits for work from here on.
+      yield* log.appendSynced(delta("first"))
+      yield* Effect.yieldNow
       writes = 0
       for (let i = 0; i < 100; i++) yield* log.append(delta(text(i)))
       yield* log.end(finished)
-      assert.strictEqual((yield* readAll(log.read({ from: 1 }))).parts.length, 100)
+      assert.strictEqual((yield* readAll(log.read({ from: 1 }))).parts.length, 101)
       // The parts, and the end.
       assert.isAtMost(writes, 3)
     }).pipe(run))
