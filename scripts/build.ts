@@ -20,9 +20,9 @@ const outdir = resolve(values.outdir)
 
 const common = {
   entrypoints: [join(root, "apps/bridge/src/main.ts")],
-  target: "bun",
+  target: "bun" as const,
   minify: true
-} as const
+}
 
 const builds: Record<string, () => Promise<string>> = {
   bundle: async () => {

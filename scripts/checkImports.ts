@@ -32,6 +32,8 @@ const judge = (path: string, specifier: string): string | undefined => {
   if (unit === undefined || from === undefined) return undefined
   if (specifier.startsWith(".")) {
     const target = normalize(join(dirname(path), specifier))
+    // Its manifest knows its version.
+    if (target === join(unit, "../package.json")) return undefined
     if (!target.startsWith(`${unit}/`)) return `${specifier} leaves ${unit}: import the package by its name`
     if (!/\.(ts|json)$/.test(specifier)) return `${specifier} must end in .ts`
     return undefined

@@ -90,6 +90,7 @@ const probe = ({ bridge, hostname, port, token }: Options): Effect.Effect<Probe>
     socket.addEventListener("open", () => socket.send(JSON.stringify(hello)))
     socket.addEventListener("message", ({ data }) =>
       resume(Effect.sync(() => JSON.parse(String(data)).exit?.value?.bridge === bridge ? "ours" : "other")))
-    socket.addEventListener("close", () => resume(Effect.succeed("other")))
+    socket.addEventListener("close", () =>
+      resume(Effect.succeed("other")))
     return Effect.sync(() => socket.close())
   })

@@ -23,20 +23,17 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as FiberHandle from "effect/FiberHandle"
 import type * as FileSystem from "effect/FileSystem"
 import * as Path from "effect/Path"
 import type { PlatformError } from "effect/PlatformError"
 import * as Schema from "effect/Schema"
-import type * as Scope from "effect/Scope"
 import * as Stdio from "effect/Stdio"
 import * as Stream from "effect/Stream"
 import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
-import * as Conversation from "./internal/scriptedConversation.ts"
+import * as Agent from "./internal/scriptedAgent.ts"
 import * as Files from "./internal/scriptedFiles.ts"
 import * as Output from "./internal/scriptedOutput.ts"
-import * as Play from "./internal/scriptedPlay.ts"
-import { echo, inPrompt, Script } from "./internal/scriptedScript.ts"
+import { Script } from "./internal/scriptedScript.ts"
 
 /**
  * What the agent repeats when a script lets it `describe` itself.
@@ -234,10 +231,10 @@ export const program: Effect.Effect<
   const stdio = yield* Stdio.Stdio
   const exit = yield* Deferred.make<number>()
   const print = Output.printer(stdio)
-  let agent: Agent | undefined
+  let agent: Agent.Agent | undefined
 
   const obey = Effect.fnUntraced(function*(message: ToAgent) {
-    if (message.type === "open") agent = yield* open(message, stdio, exit)
+    if (message.type === "open") agent = yield* Agent.open(message, stdio, exit)
     else if (agent !== undefined) yield* agent.obey(message)
   })
 
@@ -258,173 +255,3 @@ export const program: Effect.Effect<
 })
 
 const decode = Schema.decodeEffect(Schema.fromJsonString(ToAgent))
-
-type Open = Extract<ToAgent, { readonly type: "open" }>
-type StartTurn = Extract<ToAgent, { readonly type: "turn" }>
-
-interface Agent {
-  readonly obey: (message: Exclude<ToAgent, Open>) => Effect.Effect<void, PlatformError>
-}
-
-const open = Effect.fnUntraced(function*(
-  options: Open,
-  stdio: Stdio.Stdio,
-  exit: Deferred.Deferred<number>
-): Effect.fn.Return<
-  Agent,
-  PlatformError | Conversation.ConversationUnreadable,
-  FileSystem.FileSystem | Path.Path | ChildProcessSpawner | Scope.Scope
-> {
-  const scope = yield* Effect.scope
-  const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | ChildProcessSpawner>()
-  const path = yield* Path.Path
-  const file = Conversation.pathOf(path, options.home, options.conversation)
-  const output = yield* Output.make({ ...options, file, stdio })
-  const conversation = yield* Conversation.read(file)
-  const playing = yield* FiberHandle.make<void, PlatformError>()
-  const asked = new Map<string, Deferred.Deferred<Schema.Json>>()
-
-  const remember = (entry: Conversation.Entry) =>
-    Effect.uninterruptible(
-      Effect.andThen(output.remember(entry), Effect.sync(() => Conversation.apply(conversation, entry)))
-    )
-
-  const crash = Effect.fnUntraced(function*(how: { exit?: number | undefined; stderr?: string | undefined }) {
-    if (how.stderr !== undefined) yield* output.print("stderr", how.stderr)
-    if (how.exit === undefined) yield* Effect.provideContext(Play.killAgent, context)
-    else yield* Deferred.succeed(exit, how.exit)
-    return yield* Effect.never
-  })
-
-  // The script of a prompt, which is then what the conversation holds.
-  const prompted = Effect.fnUntraced(function*(start: StartTurn, prompt: ReadonlyArray<Bridge.PromptPart>) {
-    const text = prompt.map((part) => part.type === "text" ? part.text : "").join("\n")
-    const json = inPrompt(text)
-    const script = json === undefined
-      ? start.script ?? echo(text)
-      : yield* Effect.mapError(
-        Schema.decodeEffect(Schema.fromJsonString(Script))(json),
-        (error) => new Play.Failed({ kind: "invalid-request", message: `The prompt's script: ${error.message}` })
-      )
-    const dies = script.crashes?.find((crash) => crash.at === "prompt" && (crash.attempt ?? 1) === start.attempt)
-    if (dies !== undefined) return yield* crash(dies)
-    yield* remember({ type: "prompt", turn: start.turn, attempt: start.attempt, prompt, script })
-    return script
-  })
-
-  const nudged = Effect.fnUntraced(function*({ attempt, turn }: StartTurn) {
-    const record = conversation.turns.get(turn)
-    if (record === undefined) {
-      return yield* new Play.Failed({ kind: "invalid-request", message: `The conversation holds no turn ${turn}.` })
-    }
-    yield* remember({ type: "nudge", turn, attempt })
-    return record.script
-  })
-
-  const describe = ({ attempt, effort, model, turn }: StartTurn): string =>
-    JSON.stringify({
-      ...options.told,
-      conversation: options.conversation,
-      turn,
-      attempt,
-      model,
-      effort,
-      summary: conversation.summary,
-      turns: [...conversation.turns.values()].map(({ answers, ended, nudges, prompt, steps, turn }) => ({
-        turn,
-        prompt: prompt.map((part) => part.type === "text" ? part.text.slice(0, 200) : `[${part.mediaType}]`),
-        steps: steps.size,
-        answers,
-        nudges,
-        ended
-      }))
-    })
-
-  const ask = Effect.fnUntraced(function*(at: Output.At, request: Output.Request) {
-    const heard = yield* Deferred.make<Schema.Json>()
-    asked.set(request.id, heard)
-    yield* output.journal({ type: "asked", ...at, kind: request.type, id: request.id })
-    yield* output.send(request)
-    const answer = yield* Effect.ensuring(Deferred.await(heard), Effect.sync(() => asked.delete(request.id)))
-    yield* output.journal({ type: "answered", ...at, id: request.id, answer })
-    yield* remember({ type: "answer", ...at, id: request.id, answer })
-    return answer
-  })
-
-  const compact = Effect.fnUntraced(function*(instructions: string | undefined) {
-    const turns = conversation.turns.size
-    const summary = `${turns} turns${instructions === undefined ? "" : `, ${instructions}`}`
-    yield* remember({ type: "compaction", summary })
-    return summary
-  })
-
-  const play = Effect.fnUntraced(function*(start: StartTurn) {
-    const { attempt, prompt, turn } = start
-    yield* output.journal({ type: "turn", turn, attempt, nudged: prompt === undefined })
-    const script = yield* prompt === undefined ? nudged(start) : prompted(start, prompt)
-    yield* Play.play({
-      script,
-      turn,
-      attempt,
-      done: conversation.turns.get(turn)!.steps,
-      raw: start.raw,
-      directory: options.told.directory,
-      output,
-      remember,
-      ask,
-      crash,
-      compacted: (summary) => remember({ type: "compaction", summary }),
-      describe: Effect.sync(() => describe(start))
-    })
-    yield* remember({ type: "ended", turn, attempt, failed: false })
-    yield* output.journal({ type: "ended", turn, attempt, how: "finished" })
-    yield* output.send({
-      type: "finished",
-      finishReason: script.finishReason ?? "stop",
-      cost: script.cost,
-      output: start.responseFormat === undefined ? undefined : script.output ?? null
-    })
-  }, (effect, { attempt, turn }) =>
-    Effect.catchTag(effect, "Failed", ({ kind, message }) =>
-      Effect.gen(function*() {
-        yield* remember({ type: "ended", turn, attempt, failed: true })
-        yield* output.journal({ type: "ended", turn, attempt, how: "failed" })
-        yield* output.send({ type: "failed", kind, message })
-      })))
-
-  const interrupt = Effect.gen(function*() {
-    yield* FiberHandle.clear(playing)
-    if (yield* output.interrupted) yield* output.send({ type: "interrupted" })
-  })
-
-  // What plays in the background takes the program down with it.
-  const orExit = <E>(effect: Effect.Effect<void, E>) =>
-    Effect.catchCause(effect, (cause) =>
-      Cause.hasInterruptsOnly(cause) ? Effect.void : Effect.andThen(
-        Effect.ignore(output.print("stderr", Cause.pretty(cause))),
-        Deferred.succeed(exit, 1)
-      ))
-
-  yield* output.journal({ type: "started" })
-  return {
-    obey: (message) => {
-      switch (message.type) {
-        case "turn":
-          return Effect.asVoid(FiberHandle.run(playing, orExit(Effect.provideContext(play(message), context))))
-        case "answer":
-          return Effect.suspend(() => {
-            const heard = asked.get(message.id)
-            return heard === undefined ? Effect.void : Effect.asVoid(Deferred.succeed(heard, message.answer))
-          })
-        // A stubborn turn holds nothing up but its own end.
-        case "interrupt":
-          return Effect.asVoid(Effect.forkIn(orExit(interrupt), scope))
-        case "compact":
-          return Effect.flatMap(
-            compact(message.instructions),
-            (summary) => output.send({ type: "compacted", summary })
-          )
-      }
-    }
-  }
-})
