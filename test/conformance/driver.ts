@@ -1,148 +1,37 @@
 /**
  * What the driver of every real agent must do, shown with the agent itself and a scripted model.
  */
-import * as BunServices from "@effect/platform-bun/BunServices"
-import { assert, describe, it } from "@effect/vitest"
+import type * as BunServices from "@effect/platform-bun/BunServices"
+import { assert } from "@effect/vitest"
 import type { Bridge } from "@gangway/protocol"
-import type { Driver, SessionOptions, Turn } from "@gangway/server/Driver"
-import { Effect, Exit, Fiber, FileSystem, Option, Redacted, type Scope } from "effect"
+import type { SessionOptions, Turn } from "@gangway/server/Driver"
+import { Effect, Exit, Fiber, FileSystem, Redacted } from "effect"
 import {
   type Answers,
-  type Host,
   type Log,
   makeLog,
   openHost,
   partsOf,
   textOf
 } from "../../packages/drivers/test/fixtures/turns.ts"
-import type { InstalledAgent } from "../installAgent.ts"
-import * as ModelServer from "../model/ModelServer.ts"
 import { script, type Step } from "../model/Script.ts"
-
-/** An agent and how its driver is made. */
-export interface Profile {
-  readonly name: string
-  readonly agent: InstalledAgent
-  /** The driver of the agent that speaks to the model at `url`, and keeps its files in `home`. */
-  readonly make: (options: {
-    readonly program: string
-    readonly url: string
-    readonly home: string
-  }) => Effect.Effect<Driver, Bridge.DriverError, BunServices.BunServices>
-  /** The agent's names of the tools that scripts use. */
-  readonly tools: { readonly shell: string; readonly write: string; readonly edit: string }
-  /** The name under which the model calls a host tool. */
-  readonly hostTool: (name: string) => string
-}
-
-export interface World {
-  readonly root: string
-  readonly directory: string
-  readonly home: string
-  readonly server: ModelServer.Server
-  readonly driver: Driver
-  readonly open: (options?: Partial<SessionOptions>) => Effect.Effect<
-    Host,
-    Bridge.DriverError | Bridge.ContextLost,
-    BunServices.BunServices | Scope.Scope
-  >
-}
-
-export const makeWorld = Effect.fnUntraced(function*(profile: Profile) {
-  const fs = yield* FileSystem.FileSystem
-  const root = yield* fs.realPath(yield* fs.makeTempDirectoryScoped({ prefix: "gangway-driver-" }))
-  const directory = `${root}/work`
-  const home = `${root}/home`
-  yield* fs.makeDirectory(directory)
-  yield* fs.makeDirectory(home)
-  const server = yield* ModelServer.start
-  const driver = yield* profile.make({ program: profile.agent.program!, url: server.url, home })
-  const world: World = {
-    root,
-    directory,
-    home,
-    server,
-    driver,
-    open: (options) => openHost(driver, { directory, ...options })
-  }
-  return world
-})
-
-/** A test in a world of its own. The machine may be busy: only what never ends fails by the clock. */
-export const test = (
-  profile: Profile,
-  name: string,
-  body: (world: World) => Effect.Effect<void, unknown, BunServices.BunServices | Scope.Scope>
-) =>
-  it.live(
-    name,
-    () => Effect.flatMap(makeWorld(profile), body).pipe(Effect.scoped, Effect.provide(BunServices.layer)),
-    120_000
-  )
-
-/** A suite with an agent, or the reason why it's skipped. Its tests run beside each other: the agents mostly wait. */
-export const suite = (profile: Profile, name: string, body: () => void) =>
-  describe(
-    name,
-    profile.agent.skipped === undefined
-      ? { concurrent: true }
-      : { skip: true, meta: { skipped: profile.agent.skipped } },
-    body
-  )
-
-export const allow: Answers = { approval: () => Effect.succeed({ decision: "allow" }) }
-
-/** Runs a turn of that script in a log of its own, all allowed. */
-export const play = Effect.fnUntraced(function*(
-  host: Host,
-  steps: ReadonlyArray<Step>,
-  options: Answers & Partial<Turn> & { readonly turn?: string; readonly words?: string } = {}
-) {
-  const { turn = "t1", words = "Do it.", ...answers } = options
-  const log = makeLog(turn)
-  const finished = yield* host.run(log, `${words} ${script(...steps)}`, { ...allow, ...answers })
-  return { log, finished, parts: partsOf(log) }
-})
-
-export const until = (condition: () => boolean): Effect.Effect<void> =>
-  Effect.suspend(() => condition() ? Effect.void : Effect.delay(until(condition), "20 millis"))
-
-/** What a bridge does at AbortTurn; answers whether the driver ended the turn before its processes were ended. */
-export const abort = Effect.fnUntraced(function*(host: Host, running: Fiber.Fiber<unknown, unknown>) {
-  const ended = yield* Effect.timeoutOption(
-    Effect.all([host.agent.interrupt, Fiber.await(running)], { concurrency: 2 }),
-    "20 seconds"
-  )
-  yield* host.supervisor.endAll
-  return Option.isSome(ended)
-})
-
-/** A message of a model request, without what differs from request to request. */
-export const messagesOf = (request: ModelServer.Recorded): ReadonlyArray<unknown> => {
-  const { messages } = request.body as { messages: ReadonlyArray<{ role: string; content: unknown }> }
-  return messages.filter(({ role }) => role !== "system").map(({ content, role }) => ({
-    role,
-    content: (typeof content === "string" ? [{ type: "text", text: content }] : content as ReadonlyArray<object>).map(
-      (block) => ({ ...block, cache_control: undefined })
-    )
-  }))
-}
-
-export const kinds = (parts: ReadonlyArray<Bridge.Part>): ReadonlyArray<string> => parts.map(({ type }) => type)
-
-type OfType<T extends Bridge.KnownPart["type"]> = Extract<Bridge.KnownPart, { readonly type: T }>
-
-/** The parts of a type. */
-export const only = <const T extends Bridge.KnownPart["type"]>(
-  parts: ReadonlyArray<Bridge.KnownPart>,
-  type: T
-): ReadonlyArray<OfType<T>> => parts.filter((part): part is OfType<T> => part.type === type)
-
-export const fileOf = (path: string) =>
-  Effect.flatMap(
-    FileSystem.FileSystem,
-    (fs) => Effect.orElseSucceed(fs.readFileString(path), () => "")
-  )
+import {
+  abort,
+  allow,
+  failure,
+  fileOf,
+  killIn,
+  kinds,
+  messagesOf,
+  only,
+  play,
+  type Profile,
+  suite,
+  test,
+  until,
+  waitForFile,
+  type World
+} from "./driverWorld.ts"
 
 const lookup: Bridge.HostTool = {
   name: "lookup",
@@ -150,11 +39,11 @@ const lookup: Bridge.HostTool = {
   parameters: { type: "object", properties: { word: { type: "string" } }, required: ["word"] }
 }
 
+/** An image of one pixel. */
+const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
 /** A command that appends a word to a file and then works on for long. */
 const appendAndWait = (word: string) => `echo ${word} >> done.txt; perl -e 'sleep 1000'`
-
-const failure = <A, E>(exit: Exit.Exit<A, E>): E | undefined =>
-  Exit.isFailure(exit) ? Option.getOrUndefined(Exit.findErrorOption(exit)) : undefined
 
 /** The suite. */
 export const driverConformance = (profile: Profile) => {
@@ -231,11 +120,11 @@ export const driverConformance = (profile: Profile) => {
           { text: "Looked up." }
         ], {
           tool: (name, params) =>
-            Effect.suspend(() => {
+            Effect.gen(function*() {
               asked.push([name, params])
-              return asked.length === 1
-                ? Effect.delay(Effect.succeed({ result: { meaning: "MEANING-1" }, isFailure: false }), "1500 millis")
-                : Effect.succeed({ result: "NO-MEANING-2", isFailure: true })
+              if (asked.length > 1) return { result: "NO-MEANING-2", isFailure: true }
+              yield* Effect.sleep("1500 millis")
+              return { result: { meaning: "MEANING-1" }, isFailure: false }
             })
         })
         assert.deepStrictEqual(asked, [["lookup", { word: "first" }], ["lookup", { word: "second" }]])
@@ -272,7 +161,9 @@ export const driverConformance = (profile: Profile) => {
           approval: (request) => {
             requests.push(request)
             return Effect.succeed(
-              requests.length === 1 ? { decision: "allow" as const } : { decision: "deny" as const, reason: "NOT-THIS-ONE" }
+              requests.length === 1
+                ? { decision: "allow" as const }
+                : { decision: "deny" as const, reason: "NOT-THIS-ONE" }
             )
           }
         })
@@ -310,9 +201,9 @@ export const driverConformance = (profile: Profile) => {
           }
         })
         assert.deepStrictEqual(edits, [
-          ["/work/inside.txt", true],
+          ["/project/inside.txt", true],
           ["/outside/a.txt", false],
-          ["/work/link/b.txt", false]
+          ["/project/link/b.txt", false]
         ])
       }))
 
@@ -339,16 +230,14 @@ export const driverConformance = (profile: Profile) => {
     test(profile, "shows the model the images of a prompt", (world) =>
       Effect.gen(function*() {
         const host = yield* world.open()
-        const png =
-          "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
         yield* host.run(makeLog("t1"), [
           { type: "text", text: `What's this? ${script({ text: "A pixel." })}` },
-          { type: "file", mediaType: "image/png", data: png },
+          { type: "file", mediaType: "image/png", data: pixel },
           { type: "file", mediaType: "text/plain", data: btoa("FILE-CONTENT"), fileName: "notes.txt" }
         ])
         const [call] = yield* world.server.calls("What's this?")
         const body = JSON.stringify(call!.body)
-        assert.include(body, png)
+        assert.include(body, pixel)
         assert.include(body, "FILE-CONTENT")
         const refused = yield* Effect.exit(
           host.run(makeLog("t2"), [{ type: "file", mediaType: "video/mp4", data: "AAAA" }])
@@ -368,11 +257,14 @@ export const driverConformance = (profile: Profile) => {
     test(profile, "passes characters of four bytes, whatever cuts them", (world) =>
       Effect.gen(function*() {
         const host = yield* world.open()
-        const text = "🦆🚢 ".repeat(300)
-        const { parts } = yield* play(host, [
-          { text },
-          ...[1, 2, 3].map((n) => ({ write: [`${world.directory}/e${n}.txt`, `${"x".repeat(n)}${text}`] as const }))
-        ].toReversed())
+        const text = "🦆🚢".repeat(300)
+        const { parts } = yield* play(
+          host,
+          [
+            { text },
+            ...[1, 2, 3].map((n) => ({ write: [`${world.directory}/e${n}.txt`, `${"x".repeat(n)}${text}`] as const }))
+          ].toReversed()
+        )
         assert.strictEqual(textOf(parts), text)
         for (const delta of only(parts, "tool-params-delta")) assert.isTrue(delta.delta.isWellFormed())
         for (const call of only(parts, "tool-call")) {
@@ -488,7 +380,7 @@ export const driverConformance = (profile: Profile) => {
       },
       {
         phase: "before the first part",
-        step: { hang: 1 },
+        step: { hang: 1, times: 1, text: "Here." },
         reached: (world) => world.server.waitForCalls("Do it.", 1)
       },
       {
@@ -521,7 +413,7 @@ export const driverConformance = (profile: Profile) => {
           const host = yield* world.open({ tools: [lookup] })
           const log = makeLog("t1")
           const prompt = `Do it. ${script(step, { text: "Went on." })}`
-          const running = yield* Effect.forkChild(host.run(log, prompt, answers))
+          const running = yield* Effect.forkChild(host.run(log, prompt, answers), { startImmediately: true })
           yield* reached(world, log)
           assert.isTrue(yield* abort(host, running))
           assert.isTrue(Exit.isFailure(yield* Fiber.await(running)))
@@ -560,44 +452,47 @@ export const driverConformance = (profile: Profile) => {
         assert.isAtLeast(second!.usage.outputTokens!.total!, 1)
       }))
 
-    test(profile, "carries on after it was killed in a command: no finished call runs again", (world) =>
-      Effect.gen(function*() {
-        const host = yield* world.open()
-        const log = makeLog("t1")
-        const prompt = `Do it. ${
-          script(
-            { text: "First.", bash: "echo first >> done.txt" },
-            { text: "Second.", bash: appendAndWait("second") },
-            { text: "Third.", bash: "echo third >> done.txt" },
-            { text: "Done." }
-          )
-        }`
-        const running = yield* Effect.forkChild(host.run(log, prompt, allow))
-        yield* waitForFile(`${world.directory}/done.txt`, "second")
-        const before = (yield* world.server.calls("Do it.")).at(-1)!
-        process.kill(host.processes[0]!.pid, "SIGKILL")
-        yield* Fiber.await(running)
-        const cut = log.parts.length
-        const finished = yield* host.resume(log, prompt, allow)
-        assert.strictEqual(finished.finishReason, "stop")
-        assert.strictEqual(yield* fileOf(`${world.directory}/done.txt`), "first\nsecond\nthird\n")
-        // The log says everything once, and all of it is what the conversation holds.
-        assert.strictEqual(textOf(partsOf(log)), "First.Second.Third.Done.")
-        assert.strictEqual(only(partsOf(log), "step-finished").length, 4)
-        const continued = log.parts[cut]!.part as typeof Bridge.TurnContinued.Type
-        assert.strictEqual(continued.keep, cut)
-        // The model saw what it had seen, then what it said, then a nudge; never the prompt again.
-        const [after] = (yield* world.server.calls("Do it.")).slice(2)
-        const [seen, sees] = [messagesOf(before), messagesOf(after!)]
-        assert.deepStrictEqual(sees.slice(0, seen.length), seen)
-        assert.strictEqual(JSON.stringify(sees).split("Do it.").length, 2)
-        assert.include(JSON.stringify(sees.at(-1)), "Carry on")
-        // What the agent couldn't tell about the open call is told.
-        const open = only(partsOf(log), "tool-call")[1]!
-        const [result, ...more] = only(partsOf(log), "tool-result").filter(({ id }) => id === open.id)
-        assert.deepStrictEqual(more, [])
-        assert.isTrue(result!.isFailure)
-      }))
+    test(
+      profile,
+      "carries on after it was killed in a command: no finished call runs again",
+      (world) =>
+        Effect.gen(function*() {
+          const host = yield* world.open()
+          const log = makeLog("t1")
+          const prompt = `Do it. ${
+            script(
+              { text: "First.", bash: "echo first >> done.txt" },
+              { text: "Second.", bash: appendAndWait("second") },
+              { text: "Third.", bash: "echo third >> done.txt" },
+              { text: "Done." }
+            )
+          }`
+          const running = yield* Effect.forkChild(host.run(log, prompt, allow))
+          yield* killIn(world, host, "second")
+          const before = (yield* world.server.calls("Do it.")).at(-1)!
+          yield* Fiber.await(running)
+          const cut = log.parts.length
+          const finished = yield* host.resume(log, prompt, allow)
+          assert.strictEqual(finished.finishReason, "stop")
+          assert.strictEqual(yield* fileOf(`${world.directory}/done.txt`), "first\nsecond\nthird\n")
+          // The log says everything once, and all of it is what the conversation holds.
+          assert.strictEqual(textOf(partsOf(log)), "First.Second.Third.Done.")
+          assert.strictEqual(only(partsOf(log), "step-finished").length, 4)
+          const continued = log.parts[cut]!.part as typeof Bridge.TurnContinued.Type
+          assert.strictEqual(continued.keep, cut)
+          // The model saw what it had seen, then what it said, then a nudge; never the prompt again.
+          const [after] = (yield* world.server.calls("Do it.")).slice(2)
+          const [seen, sees] = [messagesOf(before), messagesOf(after!)]
+          assert.deepStrictEqual(sees.slice(0, seen.length), seen)
+          assert.strictEqual(JSON.stringify(sees).split("Do it.").length, 2)
+          assert.include(JSON.stringify(sees.at(-1)), "Carry on")
+          // What the agent couldn't tell about the open call is told.
+          const open = only(partsOf(log), "tool-call")[1]!
+          const [result, ...more] = only(partsOf(log), "tool-result").filter(({ id }) => id === open.id)
+          assert.deepStrictEqual(more, [])
+          assert.isTrue(result!.isFailure)
+        })
+    )
 
     test(profile, "recovers from the conversation what the log lacks", (world) =>
       Effect.gen(function*() {
@@ -612,8 +507,7 @@ export const driverConformance = (profile: Profile) => {
           )
         }`
         const running = yield* Effect.forkChild(host.run(log, prompt, allow))
-        yield* waitForFile(`${world.directory}/done.txt`, "third")
-        process.kill(host.processes[0]!.pid, "SIGKILL")
+        yield* killIn(world, host, "third")
         yield* Fiber.await(running)
         // A bridge that died too, in the middle of the first step's text.
         const whole = partsOf(log)
@@ -667,12 +561,16 @@ export const driverConformance = (profile: Profile) => {
       Effect.gen(function*() {
         const fs = yield* FileSystem.FileSystem
         const host = yield* world.open()
-        yield* play(host, [{ text: "SOMETHING-PRIVATE", bash: "echo hi" }])
+        yield* host.run(makeLog("t1"), [
+          { type: "text", text: script({ text: "SOMETHING-PRIVATE", bash: "echo hi" }, { text: "Done." }) },
+          { type: "file", mediaType: "image/png", data: pixel }
+        ], allow)
         yield* host.close
         yield* world.driver.forget!({ conversation: host.agent.conversation!, directory: world.directory })
         for (const file of yield* fs.readDirectory(world.home, { recursive: true })) {
           const content = yield* fileOf(`${world.home}/${file}`)
           assert.notInclude(content, "SOMETHING-PRIVATE", file)
+          assert.notMatch(file, /\.png$/)
         }
       }))
 
@@ -684,17 +582,17 @@ export const driverConformance = (profile: Profile) => {
         const state = JSON.parse(JSON.stringify(yield* host.agent.readState!))
         yield* host.close
 
-        const elsewhere = { root: `${world.root}/b`, home: `${world.root}/b/home`, work: `${world.root}/b/work` }
-        yield* fs.makeDirectory(elsewhere.work, { recursive: true })
+        const elsewhere = { root: `${world.root}/b`, home: `${world.root}/b/home`, project: `${world.root}/b/project` }
+        yield* fs.makeDirectory(elsewhere.project, { recursive: true })
         const driver = yield* profile.make({
           program: profile.agent.program!,
           url: world.server.url,
           home: elsewhere.home
         })
-        const there = yield* openHost(driver, { directory: elsewhere.work, state })
+        const there = yield* openHost(driver, { directory: elsewhere.project, state })
         assert.notStrictEqual(there.agent.conversation, host.agent.conversation)
         const { parts } = yield* play(there, [{ text: "Second.", bash: "pwd" }, { text: "Done." }], { words: "GO ON" })
-        assert.include(JSON.stringify(only(parts, "tool-result")[0]!.result), elsewhere.work)
+        assert.include(JSON.stringify(only(parts, "tool-result")[0]!.result), elsewhere.project)
         const [before] = (yield* world.server.calls("REMEMBER")).slice(1)
         const [after] = yield* world.server.calls("GO ON")
         const [seen, sees] = [messagesOf(before!), messagesOf(after!)]
@@ -702,10 +600,10 @@ export const driverConformance = (profile: Profile) => {
         // It goes on from there by its own means.
         yield* there.close
         const { conversation } = there.agent
-        const reopened = yield* openHost(driver, { directory: elsewhere.work, conversation, established: true })
+        const reopened = yield* openHost(driver, { directory: elsewhere.project, conversation, established: true })
         yield* play(reopened, [{ text: "Third." }], { turn: "t2", words: "ONCE MORE" })
         assert.include(JSON.stringify((yield* world.server.calls("ONCE MORE"))[0]!.body), "out-of-a-tool")
-        const refused = yield* Effect.exit(openHost(driver, { directory: elsewhere.work, state: { some: "thing" } }))
+        const refused = yield* Effect.exit(openHost(driver, { directory: elsewhere.project, state: { some: "thing" } }))
         assert.deepInclude(failure(refused), { _tag: "ContextLost" })
       }))
 
@@ -723,33 +621,30 @@ export const driverConformance = (profile: Profile) => {
         assert.include(body, "what was said so far")
       }))
 
-    test(profile, "answers in the form that a turn asks for, and freely in the next", (world) =>
-      Effect.gen(function*() {
-        const host = yield* world.open()
-        const schema = { type: "object", properties: { answer: { type: "number" } }, required: ["answer"] }
-        const tool = (answer: unknown): Step => ({ tool: ["StructuredOutput", { answer } as never] })
-        const { finished } = yield* play(host, [tool("many"), tool(42), { text: "x" }], {
-          responseFormat: { type: "json", schema }
+    test(
+      profile,
+      "answers in the form that a turn asks for, and freely in the next",
+      (world) =>
+        Effect.gen(function*() {
+          const host = yield* world.open()
+          const schema = { type: "object", properties: { answer: { type: "number" } }, required: ["answer"] }
+          const tool = (answer: unknown): Step => ({ tool: ["StructuredOutput", { answer } as never] })
+          const { finished } = yield* play(host, [tool("many"), tool(42), { text: "x" }], {
+            responseFormat: { type: "json", schema }
+          })
+          assert.deepStrictEqual(finished, { finishReason: "stop", output: { answer: 42 } })
+          const without = yield* Effect.exit(
+            play(host, [], { turn: "t2", responseFormat: { type: "json", schema } })
+          )
+          assert.deepInclude(failure(without), { _tag: "TurnFailed" })
+          yield* host.supervisor.endAll
+          const free = yield* play(host, [{ text: "Free." }], { turn: "t3", words: "FREELY" })
+          assert.deepStrictEqual(free.finished, { finishReason: "stop" })
+          assert.notInclude(
+            JSON.stringify(((yield* world.server.calls("FREELY"))[0]!.body as { tools: unknown }).tools),
+            "StructuredOutput"
+          )
         })
-        assert.deepStrictEqual(finished, { finishReason: "stop", output: { answer: 42 } })
-        const without = yield* Effect.exit(
-          play(host, [], { turn: "t2", responseFormat: { type: "json", schema } })
-        )
-        assert.deepInclude(failure(without), { _tag: "TurnFailed" })
-        yield* host.supervisor.endAll
-        const free = yield* play(host, [{ text: "Free." }], { turn: "t3", words: "FREELY" })
-        assert.deepStrictEqual(free.finished, { finishReason: "stop" })
-        assert.notInclude(
-          JSON.stringify(((yield* world.server.calls("FREELY"))[0]!.body as { tools: unknown }).tools),
-          "StructuredOutput"
-        )
-      }))
+    )
   })
 }
-
-/** Waits until a file holds a text. */
-export const waitForFile = (path: string, text: string): Effect.Effect<void, never, FileSystem.FileSystem> =>
-  Effect.flatMap(
-    fileOf(path),
-    (content) => content.includes(text) ? Effect.void : Effect.delay(waitForFile(path, text), "20 millis")
-  )

@@ -36,7 +36,7 @@ export const Step = Schema.Struct({
   err: Schema.optional(Schema.Int),
   /** The error's message. */
   message: Schema.optional(Schema.String),
-  /** How often `err` or `cut` happen before the step succeeds; absent, always. */
+  /** How often `err`, `hang` or `cut` happen before the step succeeds; absent, always. */
   times: Schema.optional(Schema.Int),
   /** Says what the step says, then neither ends nor continues. */
   hang: Schema.optional(Schema.Literal(1)),
@@ -140,7 +140,7 @@ export const makePlayer = () => {
           cacheWrite: step.usage?.cacheWrite ?? 0
         },
         delay: step.delay ?? 0,
-        hang: step.hang !== undefined,
+        hang: faulty && step.hang !== undefined,
         cut: faulty ? step.cut : undefined
       }
     }

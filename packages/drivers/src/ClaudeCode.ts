@@ -69,11 +69,15 @@ export const ClaudeCode: DriverDefinition<
     const version = yield* versionOf(program)
     yield* checkVersion(version)
     const variable = (name: string) => Effect.option(Config.String(name))
-    const inherited = { configDirectory: yield* variable("CLAUDE_CONFIG_DIR"), home: yield* variable("HOME") }
+    const inherited = {
+      configDirectory: yield* variable("CLAUDE_CONFIG_DIR"),
+      home: yield* variable("HOME"),
+      temporaryDirectory: yield* variable("TMPDIR")
+    }
     if (options.configDirectory !== undefined && !path.isAbsolute(options.configDirectory)) {
       return yield* failed("options", "the option 'configDirectory' must be an absolute path")
     }
-    const home = Session.homeOf(path, options, inherited)
+    const home = Transcript.homeOf(path, options, inherited)
     return {
       name,
       version,

@@ -5,8 +5,8 @@ import type { SessionOptions } from "@gangway/server/Driver"
 import type { AgentCommand } from "@gangway/server/Supervisor"
 import * as Redacted from "effect/Redacted"
 import type * as Schema from "effect/Schema"
+import { hostServer } from "./claudeBlocks.ts"
 import type { Options } from "./claudeOptions.ts"
-import { hostServer } from "./claudeParts.ts"
 
 /** What of a turn can't be told to a running CLI, or is cheaper to tell at its start. */
 export interface Start {

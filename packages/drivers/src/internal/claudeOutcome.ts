@@ -4,8 +4,8 @@
 import type * as Bridge from "@gangway/protocol/Bridge"
 import { type Finished, TurnFailed } from "@gangway/server/Driver"
 import * as Predicate from "effect/Predicate"
+import { finishReason } from "./claudeBlocks.ts"
 import type { Result } from "./claudeMessages.ts"
-import { finishReason } from "./claudeParts.ts"
 
 type Outcome = { readonly finished: Finished } | { readonly failed: TurnFailed }
 

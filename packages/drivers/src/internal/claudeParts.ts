@@ -2,14 +2,22 @@
  * The parts that Claude Code's messages make.
  *
  * The main agent's answers are streamed, block by block; then each block comes whole. What sub-agents say, and what
- * the CLI got in one piece after a stream that broke, comes whole only. A block's id is its message's id and its
- * index, as in the transcript, so that the log and the transcript can be compared.
+ * the CLI got in one piece after a stream that broke, comes whole only.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
-import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
-import * as Schema from "effect/Schema"
-import { fileChange } from "./claudeDiff.ts"
+import {
+  blockId,
+  blockParts,
+  by,
+  compaction,
+  finishReason,
+  hostTool,
+  resultParts,
+  summaryOf,
+  toolCall,
+  usageOf
+} from "./claudeBlocks.ts"
 import type {
   AssistantMessage,
   Block,
@@ -19,226 +27,9 @@ import type {
   StreamEvent,
   TokenCounts
 } from "./claudeMessages.ts"
+import type { makePlan } from "./claudePlan.ts"
 
 type Part = Bridge.KnownPart
-
-/** The MCP server that the driver plays, and so the beginning of its tools' names. */
-export const hostServer = "host"
-const hostPrefix = `mcp__${hostServer}__`
-
-/** The host tool of that name, as the host knows it. */
-export const hostTool = (name: string): string | undefined =>
-  name.startsWith(hostPrefix) ? name.slice(hostPrefix.length) : undefined
-
-/** The characters that a delta made of whole text has at most, so that its line stays far below the limit. */
-const maxDelta = 64 * 1024
-
-export const usageOf = (counts: TokenCounts | undefined): Bridge.Usage => {
-  if (counts === undefined) return { measured: false }
-  const cacheRead = counts.cache_read_input_tokens ?? 0
-  const cacheWrite = counts.cache_creation_input_tokens ?? 0
-  const uncached = counts.input_tokens ?? 0
-  return {
-    measured: true,
-    inputTokens: { total: uncached + cacheRead + cacheWrite, uncached, cacheRead, cacheWrite },
-    outputTokens: { total: counts.output_tokens ?? 0 }
-  }
-}
-
-/** Claude's word for why it stopped, as a finish reason. */
-export const finishReason = (stopReason: string | null | undefined): string => {
-  switch (stopReason) {
-    case "end_turn":
-    case "stop_sequence":
-      return "stop"
-    case "max_tokens":
-    case "model_context_window_exceeded":
-      return "length"
-    case "tool_use":
-      return "tool-calls"
-    case "refusal":
-      return "content-filter"
-    default:
-      return "unknown"
-  }
-}
-
-const by = (parent: string | null | undefined) => Predicate.isString(parent) ? { parent } : {}
-
-export const blockId = (message: string, index: number): string => `${message}:${index}`
-
-const split = (text: string): ReadonlyArray<string> => {
-  const pieces: Array<string> = []
-  for (let from = 0; from < text.length;) {
-    let to = Math.min(text.length, from + maxDelta)
-    const last = text.charCodeAt(to - 1)
-    // Not between the halves of a character.
-    if (to < text.length && last >= 0xd800 && last <= 0xdbff) to--
-    pieces.push(text.slice(from, to))
-    from = to
-  }
-  return pieces
-}
-
-/** The parts of a whole block of an answer. */
-export const blockParts = (message: string, index: number, block: Block, parent?: string | null): Array<Part> => {
-  const id = blockId(message, index)
-  switch (block.type) {
-    case "text":
-      return [
-        { type: "text-start", id, ...by(parent) },
-        ...split(block.text ?? "").map((delta): Part => ({ type: "text-delta", id, delta, ...by(parent) })),
-        { type: "text-end", id, ...by(parent) }
-      ]
-    case "thinking":
-      return [
-        { type: "reasoning-start", id, ...by(parent) },
-        ...split(block.thinking ?? "").map((delta): Part => ({ type: "reasoning-delta", id, delta, ...by(parent) })),
-        { type: "reasoning-end", id, ...by(parent) }
-      ]
-    case "tool_use":
-      return [toolCall(block, parent)]
-    default:
-      return []
-  }
-}
-
-const toolCall = ({ id = "", input = {}, name = "" }: Block, parent: string | null | undefined): Part => ({
-  type: "tool-call",
-  id,
-  name: hostTool(name) ?? name,
-  params: input,
-  providerExecuted: hostTool(name) === undefined,
-  ...by(parent)
-})
-
-/** What of a tool's structured result its text doesn't tell. */
-const Details = Schema.Struct({
-  filePath: Schema.optional(Schema.String),
-  structuredPatch: Schema.optional(Schema.Json),
-  stderr: Schema.optional(Schema.String),
-  interrupted: Schema.optional(Schema.Boolean),
-  backgroundTaskId: Schema.optional(Schema.String)
-})
-
-const decodeDetails = Schema.decodeUnknownOption(Details)
-
-const resultOf = (content: Schema.Json | undefined): Schema.Json => {
-  if (!Array.isArray(content)) return content ?? ""
-  const texts = content.map((block) =>
-    Predicate.isObject(block) && block["type"] === "text" ? block["text"] : undefined
-  )
-  return texts.every(Predicate.isString) ? texts.join("\n") : content
-}
-
-/** The parts of a tool's result; `name` is the tool's, as Claude Code knows it. */
-export const resultParts = (
-  block: Block,
-  name: string,
-  structured: unknown,
-  parent?: string | null
-): Array<Part> => {
-  const id = block.tool_use_id ?? ""
-  const isFailure = block.is_error === true
-  const details = Option.getOrElse(decodeDetails(structured), () => ({}))
-  const change = isFailure ? undefined : fileChange(structured, id)
-  return [
-    {
-      type: "tool-result",
-      id,
-      name: hostTool(name) ?? name,
-      result: resultOf(block.content),
-      isFailure,
-      providerExecuted: hostTool(name) === undefined,
-      ...(Object.keys(details).length === 0 ? {} : { metadata: details as Schema.JsonObject }),
-      ...by(parent)
-    },
-    ...(change === undefined ? [] : [{ ...change, ...by(parent) }])
-  ]
-}
-
-const Todos = Schema.Struct({
-  newTodos: Schema.Array(Schema.Struct({ content: Schema.String, status: Schema.String }))
-})
-const Task = Schema.Struct({ id: Schema.String, subject: Schema.String, status: Schema.optional(Schema.String) })
-const TaskCreated = Schema.Struct({ task: Task })
-const TaskList = Schema.Struct({ tasks: Schema.Array(Task) })
-const TaskUpdated = Schema.Struct({
-  taskId: Schema.String,
-  statusChange: Schema.optional(Schema.Struct({ to: Schema.String }))
-})
-
-/**
- * Keeps the agent's plan, of which its tools tell the whole or one entry. Answers the plan where a result changed it.
- */
-export const makePlan = () => {
-  const tasks = new Map<string, { content: string; status: string }>()
-  const take = <S extends Schema.Codec<unknown, unknown>>(schema: S, result: unknown) =>
-    Option.getOrUndefined(Schema.decodeUnknownOption(schema)(result))
-
-  return (name: string, result: unknown): typeof Bridge.Plan.Type | undefined => {
-    switch (name) {
-      case "TodoWrite": {
-        const todos = take(Todos, result)
-        return todos === undefined ? undefined : plan(todos.newTodos)
-      }
-      case "TaskCreate": {
-        const created = take(TaskCreated, result)
-        if (created === undefined) return undefined
-        tasks.set(created.task.id, { content: created.task.subject, status: created.task.status ?? "pending" })
-        break
-      }
-      case "TaskUpdate": {
-        const updated = take(TaskUpdated, result)
-        const task = updated === undefined ? undefined : tasks.get(updated.taskId)
-        if (updated?.statusChange === undefined || task === undefined) return undefined
-        if (updated.statusChange.to === "deleted") tasks.delete(updated.taskId)
-        else tasks.set(updated.taskId, { ...task, status: updated.statusChange.to })
-        break
-      }
-      case "TaskList": {
-        const list = take(TaskList, result)
-        if (list === undefined) return undefined
-        tasks.clear()
-        for (const { id, status = "pending", subject } of list.tasks) tasks.set(id, { content: subject, status })
-        break
-      }
-      default:
-        return undefined
-    }
-    return plan([...tasks.values()])
-  }
-}
-
-const plan = (
-  entries: ReadonlyArray<{ readonly content: string; readonly status: string }>
-): typeof Bridge.Plan.Type => ({
-  type: "plan",
-  entries: entries.map(({ content, status }) => ({
-    content,
-    status: status === "completed" ? "completed" : status === "in_progress" ? "in-progress" : "pending"
-  }))
-})
-
-export const compaction = (
-  uuid: string,
-  metadata: { readonly trigger: "auto" | "manual"; readonly pre_tokens?: unknown; readonly post_tokens?: unknown },
-  summary: string | undefined
-): typeof Bridge.Compaction.Type => ({
-  type: "compaction",
-  trigger: metadata.trigger,
-  ...(Predicate.isNumber(metadata.pre_tokens) ? { tokensBefore: metadata.pre_tokens } : {}),
-  ...(Predicate.isNumber(metadata.post_tokens) ? { tokensAfter: metadata.post_tokens } : {}),
-  ...(summary === undefined ? {} : { summary }),
-  metadata: { uuid }
-})
-
-/** The summary in what Claude Code puts in place of a conversation that it compacted. */
-export const summaryOf = (content: typeof Content.Type): string | undefined => {
-  const text = Predicate.isString(content) ? content : content.map((block) => block.text ?? "").join("\n")
-  const [, summary] = /\nSummary:\n([\s\S]*?)(?:\n\nIf you need specific details|$)/.exec(text) ?? []
-  return summary
-}
 
 const zero = { uncached: 0, cacheRead: 0, cacheWrite: 0, output: 0 }
 
@@ -308,6 +99,8 @@ export const makeParts = (options: { readonly plan: ReturnType<typeof makePlan> 
     count(usage)
     return { type: "step-finished", usage, finishReason: reason, metadata: { message: id }, ...by(parent) }
   }
+  // What came since the answer began is estimated by the CLI, and told by the result.
+  const cutStep = (id: string, usage: TokenCounts) => step(id, { ...usageOf(usage), measured: false }, "aborted")
 
   const call = (block: Block, parent: string | null | undefined) => {
     const { id = "", name = "" } = block
@@ -386,7 +179,10 @@ export const makeParts = (options: { readonly plan: ReturnType<typeof makePlan> 
         if (answering === undefined) return
         const { id, stopReason, usage } = answering
         stopAnswering()
-        const finished = step(id, usageOf(usage), finishReason(stopReason))
+        // An interrupted answer is stopped by the CLI itself, before the model said why and what it used.
+        const finished = stopReason === undefined
+          ? cutStep(id, usage)
+          : step(id, usageOf(usage), finishReason(stopReason))
         if (stopReason === "tool_use") push(finished)
         else {
           flush()
@@ -457,7 +253,7 @@ export const makeParts = (options: { readonly plan: ReturnType<typeof makePlan> 
       // What a host answered is in the log already.
       if (!answered.has(id)) push(...parts)
       const plan = block.is_error === true ? undefined : options.plan(name, structured)
-      if (plan !== undefined) push({ ...plan, ...by(parent) })
+      if (plan !== undefined) push({ ...plan, metadata: { toolCallId: id }, ...by(parent) })
     }
   }
 
@@ -512,10 +308,9 @@ export const makeParts = (options: { readonly plan: ReturnType<typeof makePlan> 
     const cut = answering
     stopAnswering()
     const sum = sinceLastResult(result)
-    const cutUsage = usageOf(cut?.usage)
     if (cut !== undefined) {
-      // The output was told when the message began; what came since is estimated by the CLI and in the sum.
-      held = step(cut.id, { ...cutUsage, measured: false }, "aborted")
+      flush()
+      held = cutStep(cut.id, cut.usage)
     }
     const rest = {
       uncached: Math.max(0, sum.uncached - told.uncached),

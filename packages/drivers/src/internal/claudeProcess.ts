@@ -92,6 +92,8 @@ export const start = Effect.fnUntraced(function*(
     )
   }
 
+  // Its last messages may still be on their way when it has ended.
+  yield* Effect.forkScoped(Effect.andThen(process.exit, Effect.sync(() => void (gone = true))))
   yield* process.lines.pipe(
     Stream.runForEach(take),
     Effect.matchEffect({

@@ -10,7 +10,8 @@ import type { PreviousAttempts, Reconciled } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import * as Stream from "effect/Stream"
-import { blockId, blockParts, compaction, finishReason, resultParts, summaryOf, usageOf } from "./claudeParts.ts"
+import { blockId, blockParts, compaction, finishReason, resultParts, summaryOf, usageOf } from "./claudeBlocks.ts"
+import { makePlan } from "./claudePlan.ts"
 import type { Entry, Transcript } from "./claudeTranscript.ts"
 
 /** What the log says of a thing of the conversation: the number of its first part, and whether it's there whole. */
@@ -43,7 +44,11 @@ const thingOf = (part: Bridge.KnownPart): readonly [key: string, ends: boolean] 
     case "tool-result":
       return [`result ${part.id}`, true]
     case "file-change":
-      return part.toolCallId === undefined ? undefined : [`result ${part.toolCallId}`, true]
+      return part.toolCallId === undefined ? undefined : [`change ${part.toolCallId}`, true]
+    case "plan": {
+      const call = part.metadata?.["toolCallId"]
+      return Predicate.isString(call) ? [`plan ${call}`, true] : undefined
+    }
     case "step-finished": {
       const message = part.metadata?.["message"]
       return Predicate.isString(message) ? [`step ${message}`, true] : undefined
@@ -130,7 +135,10 @@ const thingsOf = (entry: Entry): Array<string> => {
     case "User":
       return Predicate.isString(entry.content)
         ? []
-        : entry.content.flatMap(({ tool_use_id, type }) => type === "tool_result" ? [`result ${tool_use_id}`] : [])
+        // What else a result tells, such as a change of a file, is there with it.
+        : entry.content.flatMap(({ tool_use_id: id, type }) =>
+          type === "tool_result" ? [`result ${id}`, `change ${id}`, `plan ${id}`] : []
+        )
     case "Compaction":
       return [`compaction ${entry.uuid}`]
   }
@@ -138,6 +146,7 @@ const thingsOf = (entry: Entry): Array<string> => {
 
 const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean): Array<Bridge.KnownPart> => {
   const recovered: Array<Bridge.KnownPart> = []
+  const planOf = makePlan()
   /** The calls without a result so far, by their tools' names. */
   const open = new Map<string, string>()
   const lastOf = new Map(entries.map((entry, at) => [entry._tag === "Answer" ? entry.message.id : "", at]))
@@ -167,7 +176,10 @@ const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean):
           const id = block.tool_use_id ?? ""
           const name = open.get(id) ?? "unknown"
           open.delete(id)
-          if (!kept(`result ${id}`)) recovered.push(...resultParts(block, name, entry.structured))
+          const plan = block.is_error === true ? undefined : planOf(name, entry.structured)
+          const parts = resultParts(block, name, entry.structured)
+          if (plan !== undefined) parts.push({ ...plan, metadata: { toolCallId: id } })
+          recovered.push(...parts.filter((part) => !kept(thingOf(part)![0])))
         }
         break
       }

@@ -2,86 +2,44 @@
  * A session with Claude Code: its process, and the turn that it works on.
  */
 import * as Bridge from "@gangway/protocol/Bridge"
-import { type AgentSession, type Finished, type SessionOptions, type Turn, TurnFailed } from "@gangway/server/Driver"
+import { type AgentSession, type SessionOptions, type Turn, TurnFailed } from "@gangway/server/Driver"
+import type { AgentProcess } from "@gangway/server/Supervisor"
 import * as Crypto from "effect/Crypto"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberMap from "effect/FiberMap"
 import type * as FileSystem from "effect/FileSystem"
-import * as Option from "effect/Option"
 import type * as Path from "effect/Path"
 import type { PlatformError } from "effect/PlatformError"
 import * as Predicate from "effect/Predicate"
-import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import type * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import { hostServer } from "./claudeBlocks.ts"
 import * as Launch from "./claudeLaunch.ts"
-import type { ControlRequest, FromClaude, PermissionRequest, Result } from "./claudeMessages.ts"
+import type { FromClaude, Result } from "./claudeMessages.ts"
 import { prompt } from "./claudeMessages.ts"
 import type { Options } from "./claudeOptions.ts"
 import { outcomeOf } from "./claudeOutcome.ts"
-import { hostServer, hostTool, makeParts, makePlan } from "./claudeParts.ts"
-import * as Permission from "./claudePermission.ts"
+import { makeParts } from "./claudeParts.ts"
+import { makePlan } from "./claudePlan.ts"
 import { type Claude, failed, start } from "./claudeProcess.ts"
 import * as Prompt from "./claudePrompt.ts"
 import { reconcile } from "./claudeReconcile.ts"
-import { respond } from "./claudeTools.ts"
+import { answer, type Work } from "./claudeRequests.ts"
 import * as Transcript from "./claudeTranscript.ts"
 import { joinSurrogates } from "./surrogates.ts"
 
 export interface Agent {
   readonly program: string
   readonly options: Options
-  readonly home: ReturnType<typeof homeOf>
-}
-
-/** Where the CLI keeps its conversations, given the session's environment. */
-export const homeOf = (path: Path.Path, options: Options, inherited: {
-  readonly configDirectory: Option.Option<string>
-  readonly home: Option.Option<string>
-}) =>
-(env: SessionOptions["env"]): Effect.Effect<Transcript.Home, Bridge.DriverError> => {
-  const variable = (name: string) => {
-    const secret = env[name] ?? options.secretEnv?.[name]
-    return secret === undefined ? options.env?.[name] : Redacted.value(secret)
-  }
-  const given = (env["CLAUDE_CONFIG_DIR"] === undefined ? options.configDirectory : undefined) ??
-    variable("CLAUDE_CONFIG_DIR") ?? Option.getOrUndefined(inherited.configDirectory)
-  if (given !== undefined) return Effect.succeed({ configDirectory: given })
-  const home = variable("HOME") ?? Option.getOrUndefined(inherited.home)
-  return home === undefined
-    ? Effect.fail(failed("options", "there is no HOME: set the option 'configDirectory'"))
-    : Effect.succeed({ configDirectory: path.join(home, ".claude") })
-}
-
-/** What the CLI works on: a turn, or a compaction. */
-interface Work {
-  /** The id of the message that began it. */
-  readonly id: string
-  readonly emit: (part: Bridge.KnownPart) => Effect.Effect<void>
-  /** Who is asked; a compaction asks nobody. */
-  readonly turn: Turn | undefined
-  readonly parts: ReturnType<typeof makeParts>
-  readonly join: ReturnType<typeof joinSurrogates>
-  /** What the CLI asked and waits for, by the request's id. */
-  readonly asking: FiberMap.FiberMap<string>
-  readonly done: Deferred.Deferred<Finished, TurnFailed>
-  /** Whether the message was written. */
-  sent: boolean
-  interrupted: boolean
-  /** How it ended, once the result was there. It's done when the CLI is idle then. */
-  outcome: { readonly finished: Finished } | { readonly failed: TurnFailed } | undefined
-  /** Of the CLI's last message in place of an answer: what kind of error there was. */
-  error: string | undefined
+  readonly home: ReturnType<typeof Transcript.homeOf>
 }
 
 interface Running {
   readonly claude: Claude
-  readonly schema: string
-  model: string | undefined
-  effort: string | undefined
+  wanted: Wanted
   /** The commands that run in the background. */
   background: number
   greeted: boolean
@@ -122,7 +80,11 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   /** Whether the conversation is known to have begun. */
   let begun = options.conversation !== undefined && options.established
   const missing = lost(`Claude Code has no transcript ${conversation} of ${directory}`)
-  if (begun && (yield* find) === undefined) return yield* missing
+  const isEmpty = (file: string) => Effect.map(files(Transcript.read(file)), ({ entries }) => entries.length === 0)
+  if (begun) {
+    const file = yield* find
+    if (file === undefined || (yield* isEmpty(file))) return yield* missing
+  }
   if (options.conversation === undefined && options.state !== undefined) {
     const restored = yield* files(Transcript.restore(home, options.state, place)).pipe(
       Effect.catchTags({
@@ -135,7 +97,14 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
   const plan = makePlan()
   let running: Running | undefined
+  /** One that isn't used any more, and may not have ended yet. */
+  let retired: AgentProcess | undefined
   let current: Work | undefined
+
+  const retire = () => {
+    if (running !== undefined) retired = running.claude.process
+    running = undefined
+  }
 
   // ---------------------------------------------------------------------------
   // What the CLI says
@@ -177,7 +146,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       yield* work.emit({ type: "raw", event: json })
     }
     if (message === undefined) return
-    if (message.type === "control_request") return yield* onRequest(claude, message)
+    if (message.type === "control_request") return yield* answer(message, { claude, work, tools: options.tools, scope })
     if (message.type === "system" && message.subtype === "background_tasks_changed") {
       running.background = message.tasks.filter(({ task_type }) => task_type === "local_bash").length
     }
@@ -234,91 +203,20 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   })
 
   // ---------------------------------------------------------------------------
-  // What the CLI asks
-  // ---------------------------------------------------------------------------
-
-  const onRequest = Effect.fnUntraced(function*(claude: Claude, { request, request_id: id }: ControlRequest) {
-    const work = current
-    const turn = work?.turn
-    if ("callback_id" in request) {
-      return yield* claude.answer(
-        id,
-        work === undefined
-          ? { continue: false, stopReason: "There is no prompt to work on: this waits for the next one." }
-          : {}
-      )
-    }
-    if ("tool_name" in request) {
-      // The host runs its tools itself: it needs no approval of its own.
-      if (hostTool(request.tool_name) !== undefined) {
-        return yield* claude.answer(id, { behavior: "allow", updatedInput: request.input })
-      }
-      if (work === undefined || turn === undefined) {
-        return yield* claude.answer(id, { behavior: "deny", message: "Nobody is there to be asked." })
-      }
-      yield* FiberMap.run(
-        work.asking,
-        id,
-        Effect.flatMap(permit(work, turn, id, request), (answer) => claude.answer(id, answer))
-      )
-      return
-    }
-    if ("message" in request) {
-      const call = Effect.fnUntraced(
-        function*(call: { readonly id: string; readonly name: string; readonly params: Schema.Json }) {
-          if (work === undefined || turn === undefined) return { result: "No turn is running.", isFailure: true }
-          const parent = work.parts.parentOf(call.id)
-          const answer = yield* turn.callHostTool({ ...call, ...(parent === undefined ? {} : { parent }) })
-          // Before the CLI tells it again.
-          work.parts.answered(call.id)
-          return answer
-        }
-      )
-      const response = Effect.flatMap(
-        respond(request.message, options.tools, call),
-        (mcp_response) => claude.answer(id, { mcp_response })
-      )
-      if (work === undefined) yield* Effect.forkIn(response, scope)
-      else yield* FiberMap.run(work.asking, id, response)
-      return
-    }
-    yield* claude.refuse(id, `${request.subtype} is not supported`)
-  })
-
-  const permit = Effect.fnUntraced(function*(
-    work: Work,
-    turn: Turn,
-    id: string,
-    request: PermissionRequest
-  ): Effect.fn.Return<Schema.Json> {
-    const parent = work.parts.parentOf(request.tool_use_id)
-    const by = parent === undefined ? {} : { parent }
-    const questions = Permission.questions(request)
-    if (questions !== undefined) {
-      const { answer, isFailure } = yield* turn.ask({
-        questionId: id,
-        toolCallId: request.tool_use_id,
-        questions,
-        ...by
-      })
-      const answers = isFailure ? undefined : Permission.answers(answer)
-      return answers === undefined
-        ? { behavior: "deny", message: typeof answer === "string" ? answer : JSON.stringify(answer) }
-        : { behavior: "allow", updatedInput: { ...request.input, answers } }
-    }
-    const { decision, reason } = yield* turn.requestApproval({ ...Permission.approval(request), approvalId: id, ...by })
-    return decision === "deny"
-      ? { behavior: "deny", message: reason ?? "The host denied this call." }
-      : { behavior: "allow", updatedInput: request.input }
-  })
-
-  // ---------------------------------------------------------------------------
   // The process
   // ---------------------------------------------------------------------------
 
   const launch = Effect.fnUntraced(function*(wanted: Wanted) {
-    const file = yield* find
+    // Two of them would write one transcript.
+    if (retired !== undefined) yield* retired.end
+    retired = undefined
+    let file = yield* find
     if (file === undefined && begun) return yield* missing
+    if (file !== undefined && !begun && (yield* isEmpty(file))) {
+      // One that was killed before it wrote the prompt: the CLI takes such a transcript neither for old nor for new.
+      yield* files(Transcript.remove(home, place))
+      file = undefined
+    }
     if (file !== undefined) yield* files(Transcript.mend(file))
     const settings: Launch.Start = { conversation, resume: file !== undefined, ...wanted }
     const command = Launch.command(agent.program, agent.options, options, settings)
@@ -326,14 +224,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       Scope.provide(scope),
       Effect.provideContext(context)
     )
-    const started: Running = {
-      claude,
-      schema: schemaKey(wanted),
-      model: wanted.model,
-      effort: wanted.effort,
-      background: 0,
-      greeted: false
-    }
+    const started: Running = { claude, wanted, background: 0, greeted: false }
     running = started
     yield* claude.ask(Launch.initialize(options, settings))
     return started
@@ -341,11 +232,13 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
   /** The process, started or told what it isn't set to yet. */
   const ready = Effect.fnUntraced(function*(work: Work, wanted: Wanted) {
-    const before = running?.claude.gone() === true ? undefined : running
+    if (running?.claude.gone() === true) retire()
+    const before = running
     if (before === undefined) return yield* launch(wanted)
-    if (before.schema !== schemaKey(wanted)) {
+    const { claude, wanted: set } = before
+    if (schemaKey(set) !== schemaKey(wanted)) {
       // The form of the answer is told at the start only.
-      running = undefined
+      retire()
       if (before.background > 0) {
         yield* work.emit({
           type: "notice",
@@ -354,30 +247,34 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
             `Claude Code was started again for another form of answer: ${before.background} commands in the background were ended.`
         })
       }
-      yield* before.claude.process.end
       return yield* launch(wanted)
     }
-    if (before.model !== wanted.model) {
-      yield* before.claude.ask({ subtype: "set_model", model: wanted.model ?? null })
-      before.model = wanted.model
+    if (set.model !== wanted.model) {
+      yield* claude.ask({ subtype: "set_model", model: wanted.model ?? null }).pipe(
+        Effect.catchIf(
+          ({ kind }) => kind === "protocol",
+          ({ problem }) => Effect.fail(new TurnFailed({ kind: "invalid-request", message: problem }))
+        )
+      )
     }
-    if (before.effort !== wanted.effort) {
-      yield* before.claude.ask({ subtype: "apply_flag_settings", settings: { effortLevel: wanted.effort ?? null } })
-      before.effort = wanted.effort
+    if (set.effort !== wanted.effort) {
+      yield* claude.ask({ subtype: "apply_flag_settings", settings: { effortLevel: wanted.effort ?? null } })
     }
+    before.wanted = wanted
     return before
   })
 
   const perform = Effect.fnUntraced(function*(given: {
-    readonly id: string
+    readonly id: Effect.Effect<string>
     readonly turn: Turn | undefined
     readonly emit: Work["emit"]
     readonly content: Schema.Json
     readonly wanted: Wanted
   }) {
-    const { content, id, turn, wanted } = given
+    const { content, turn, wanted } = given
+    // Nothing may wait before this is there: an interrupt that came earlier would be missed.
     const work: Work = {
-      id,
+      id: "",
       turn,
       emit: given.emit,
       parts: makeParts({ plan }),
@@ -396,10 +293,11 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       })
     )
     const send = Effect.gen(function*() {
+      work.id = yield* given.id
       const { claude } = yield* ready(work, wanted)
       if (work.interrupted) return
       work.sent = true
-      yield* claude.say(prompt(id, content))
+      yield* claude.say(prompt(work.id, content))
     })
     // A CLI that ended meanwhile says more about it than the request that failed.
     const finished = yield* Effect.raceFirst(
@@ -417,11 +315,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     return finished
   }, Effect.scoped)
 
-  const lastWanted = (): Wanted => ({
-    model: running?.model ?? agent.options.model,
-    effort: running?.effort,
-    responseFormat: undefined
-  })
+  // Where something doesn't end well, the bridge ends its processes.
+  const orRetire = <A, E>(effect: Effect.Effect<A, E>) => Effect.onError(effect, () => Effect.sync(retire))
 
   return {
     conversation,
@@ -447,15 +342,14 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         const message = `Claude Code knows no effort '${effort}': it's one of ${[...efforts].join(", ")}.`
         return yield* new TurnFailed({ kind: "invalid-request", message })
       }
-      const id = yield* Effect.provideContext(Prompt.messageId(conversation, turn.turn, turn.attempt), context)
       return yield* perform({
-        id,
+        id: Effect.provideContext(Prompt.messageId(conversation, turn.turn, turn.attempt), context),
         turn,
         emit: turn.emit,
         content: turn.continued?.prompted === true ? Prompt.nudge : yield* Prompt.content(turn.prompt),
         wanted: { model: turn.model ?? agent.options.model, effort, responseFormat: turn.responseFormat?.schema }
       })
-    }),
+    }, orRetire),
 
     interrupt: Effect.suspend(() => {
       const work = current
@@ -482,26 +376,23 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     compact: Effect.fnUntraced(function*(instructions) {
       if ((yield* find) === undefined && !begun) return {}
       let summary: string | undefined
-      let compacted = false
       yield* perform({
-        id: yield* newId,
+        id: newId,
         turn: undefined,
         emit: (part) =>
           Effect.sync(() => {
-            if (part.type !== "compaction") return
-            compacted = true
-            summary = part.summary
+            if (part.type === "compaction") summary = part.summary
           }),
         content: `/compact ${instructions ?? ""}`.trimEnd(),
-        wanted: lastWanted()
+        wanted: running?.wanted ?? { model: agent.options.model, effort: undefined, responseFormat: undefined }
       }).pipe(
         Effect.catchTag(
           "TurnFailed",
           ({ kind, message }) => Effect.fail(failed(kind === "agent-exit" ? "exit" : "unknown", message))
         )
       )
-      return compacted && summary !== undefined ? { summary } : {}
-    }),
+      return summary === undefined ? {} : { summary }
+    }, orRetire),
 
     readState: Effect.gen(function*() {
       const file = yield* find

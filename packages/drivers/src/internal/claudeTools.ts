@@ -4,8 +4,8 @@
 import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
+import { hostServer } from "./claudeBlocks.ts"
 import type { McpMessage } from "./claudeMessages.ts"
-import { hostServer } from "./claudeParts.ts"
 
 /** Answers a JSON-RPC message. `call` is given the id that the model gave its tool call. */
 export const respond = Effect.fnUntraced(function*(

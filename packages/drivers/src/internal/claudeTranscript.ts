@@ -4,18 +4,48 @@
  * They aren't synced, and their last line may be torn. Only what a comparison with the log and a move to another
  * sandbox need is read.
  */
+import type * as Bridge from "@gangway/protocol/Bridge"
+import type { SessionOptions } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Path from "effect/Path"
 import type { PlatformError } from "effect/PlatformError"
 import * as Predicate from "effect/Predicate"
+import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { AssistantMessage, CompactMetadata, Content } from "./claudeMessages.ts"
+import type { Options } from "./claudeOptions.ts"
+import { failed } from "./claudeProcess.ts"
 
-/** Where Claude Code keeps what it keeps: `~/.claude`, or what `CLAUDE_CONFIG_DIR` says. */
+/** Where Claude Code keeps what it keeps. */
 export interface Home {
+  /** `~/.claude`, or what `CLAUDE_CONFIG_DIR` says. */
   readonly configDirectory: string
+  /** Where it puts the images of prompts, and what commands in the background print. */
+  readonly temporaryDirectory: string
+}
+
+/** Where the CLI keeps its conversations, given the session's environment. */
+export const homeOf = (path: Path.Path, options: Options, inherited: {
+  readonly configDirectory: Option.Option<string>
+  readonly home: Option.Option<string>
+  readonly temporaryDirectory: Option.Option<string>
+}) =>
+(env: SessionOptions["env"]): Effect.Effect<Home, Bridge.DriverError> => {
+  const variable = (name: string) => {
+    const secret = env[name] ?? options.secretEnv?.[name]
+    return secret === undefined ? options.env?.[name] : Redacted.value(secret)
+  }
+  const given = (env["CLAUDE_CONFIG_DIR"] === undefined ? options.configDirectory : undefined) ??
+    variable("CLAUDE_CONFIG_DIR") ?? Option.getOrUndefined(inherited.configDirectory)
+  const temporaryDirectory = variable("CLAUDE_CODE_TMPDIR") ?? variable("TMPDIR") ??
+    Option.getOrElse(inherited.temporaryDirectory, () => "/tmp")
+  if (given !== undefined) return Effect.succeed({ configDirectory: given, temporaryDirectory })
+  const home = variable("HOME") ?? Option.getOrUndefined(inherited.home)
+  return home === undefined
+    ? Effect.fail(failed("options", "there is no HOME: set the option 'configDirectory'"))
+    : Effect.succeed({ configDirectory: path.join(home, ".claude"), temporaryDirectory })
 }
 
 /** What a line of a transcript tells, where it's one that counts. */
@@ -231,7 +261,7 @@ export const restore = Effect.fnUntraced(function*(
   return true
 })
 
-/** Deletes a conversation's files: its transcript, its sub-agents', and what it kept for undoing edits. */
+/** Deletes a conversation's files: its transcript, its sub-agents', what it kept for undoing edits, temporary ones. */
 export const remove = Effect.fnUntraced(function*(home: Home, options: {
   readonly conversation: string
   readonly directory: string
@@ -246,5 +276,12 @@ export const remove = Effect.fnUntraced(function*(home: Home, options: {
   }
   for (const folder of ["file-history", "session-env", "todos", "tasks"]) {
     yield* fs.remove(path.join(home.configDirectory, folder, options.conversation), force)
+  }
+  // There's one folder a user of the machine, and in it one a working directory.
+  for (const name of yield* Effect.orElseSucceed(fs.readDirectory(home.temporaryDirectory), () => [])) {
+    if (!name.startsWith("claude-")) continue
+    const users = path.join(home.temporaryDirectory, name)
+    const folder = file === undefined ? folderOf(options.directory) : path.basename(path.dirname(file))
+    yield* Effect.ignore(fs.remove(path.join(users, folder, options.conversation), force))
   }
 })
