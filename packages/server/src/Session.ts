@@ -97,6 +97,16 @@ export const make = Effect.fnUntraced(function*(
     (outcome) => outcome._tag === "Mine" ? Effect.succeed(outcome.holding) : Effect.fail(outcome.busy)
   )
 
+  // How the latest turn stands. An end that couldn't be written when it came is written now, or it isn't told.
+  const latestStatus = Effect.fnUntraced(function*(holding: Holding) {
+    const { log } = holding.log()!
+    const { end } = holding.file()!.latest!
+    const status = yield* log.status
+    if (status.end !== undefined || end === undefined || core.running() !== undefined) return status
+    const line = yield* log.end(end)
+    return { ...status, end: line.end, next: line.next }
+  })
+
   const unsupported = (capability: string) => new Bridge.Unsupported({ driver: driver.name, capability })
 
   // ---------------------------------------------------------------------------
@@ -169,6 +179,8 @@ export const make = Effect.fnUntraced(function*(
       return yield* unsupported("structuredOutput")
     }
     if (payload.effort !== undefined && !driver.capabilities.effort) return yield* unsupported("effort")
+    const hasImage = payload.prompt?.some((part) => part.type === "file" && part.mediaType.startsWith("image/"))
+    if (hasImage === true && !driver.capabilities.images) return yield* unsupported("images")
     const holding = yield* heldOrBusy
     if (file.latest?.turn === payload.turn) return yield* repeatTurn(payload, holding)
     return yield* newTurn(payload, holding, file)
@@ -210,10 +222,7 @@ export const make = Effect.fnUntraced(function*(
     yield* core.endRunning({ reason: "replaced" })
     const agent = yield* core.openAgent(holding)
     const { latest, ...before } = holding.file()!
-    const ended = latest === undefined ? undefined : latest.end ?? (yield* holding.log()!.log.status).end
-    if (latest !== undefined && ended === undefined) {
-      return yield* new Bridge.LogUnavailable({ problem: `the end of turn ${latest.turn} can't be written` })
-    }
+    const ended = latest === undefined ? undefined : (yield* latestStatus(holding)).end
     const prompt = yield* digestJson(payload.prompt)
     const responseFormat = yield* digestFormat(payload.responseFormat)
     const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
@@ -243,7 +252,7 @@ export const make = Effect.fnUntraced(function*(
     holding: Holding
   ) {
     const opened = holding.log()!
-    const { attempt, end, from } = yield* opened.log.status
+    const { attempt, end, from } = yield* latestStatus(holding)
     const conflict = (field: "prompt" | "format" | "attempt") =>
       new Bridge.TurnConflict({ turn: payload.turn, field, attempt, state: stateOf(end) })
     const { header } = opened.log
@@ -392,12 +401,12 @@ export const make = Effect.fnUntraced(function*(
           if (earlier === undefined) return yield* turnNotFound(file, payload.turn)
           return { end: earlier.end, ended: [], left: [] }
         }
-        const { attempt, end } = yield* holding.log()!.log.status
+        const { attempt, end } = yield* latestStatus(holding)
         if (payload.attempt !== undefined && payload.attempt !== attempt) {
           return yield* new Bridge.TurnConflict({ turn: payload.turn, field: "attempt", attempt, state: stateOf(end) })
         }
         const running = core.running()
-        if (running === undefined) return { end: end ?? file.latest.end!, ended: [], left: [] }
+        if (running === undefined) return { end: end!, ended: [], left: [] }
         yield* running.abort({ reason: "host", message: payload.reason })
         return yield* Deferred.await(running.settled)
       })
@@ -419,13 +428,13 @@ export const make = Effect.fnUntraced(function*(
     }
     const holding = yield* heldOrBusy
     const opened = holding.log()!
-    const { attempt, end } = yield* opened.log.status
+    const { attempt, end } = yield* latestStatus(holding)
     const answers = answersOf(opened)
     yield* Stream.runForEachArray(scan(opened.log), (parts) =>
       Effect.sync(() => parts.forEach(({ part }) => answers.observe(attempt, part)))).pipe(
         Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
       )
-    return { answers, end: end ?? holding.file()!.latest!.end }
+    return { answers, end }
   })
 
   const give = Effect.fnUntraced(function*(
@@ -484,7 +493,7 @@ export const make = Effect.fnUntraced(function*(
           type: "tool-approval-response",
           approvalId,
           decision,
-          reason,
+          ...(reason === undefined ? {} : { reason }),
           by: "host"
         })
       })
@@ -558,7 +567,7 @@ export const make = Effect.fnUntraced(function*(
         const state = driver.capabilities.state
           ? yield* Effect.result(Effect.flatMap(core.openAgent(holding), stateOfAgent))
           : undefined
-        yield* holding.save({ ...holding.file()!, active: false, rules: [] }, { sync: false })
+        yield* holding.note({ ...holding.file()!, active: false, rules: [] })
         yield* core.free
         if (state?._tag === "Success") return { state: state.success, ...processes }
         if (state?.failure._tag === "StateTooLarge") return { stateTooLarge: true as const, ...processes }

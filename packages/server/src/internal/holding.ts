@@ -4,6 +4,7 @@
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -35,6 +36,10 @@ export interface Holding {
     file: SessionFile.SessionFile,
     options: { readonly sync: boolean }
   ) => Effect.Effect<void, Bridge.LogUnavailable>
+  /** Takes note of what is found again from other files should it not be written. */
+  readonly note: (file: SessionFile.SessionFile) => Effect.Effect<void>
+  /** Waits until what an earlier bridge left running is ended: two agents would write one conversation. */
+  readonly reaped: Effect.Effect<void>
   readonly marker: string
   /** The latest turn's log. */
   readonly log: () => OpenLog | undefined
@@ -111,7 +116,7 @@ const openLog = Effect.fnUntraced(function*<E, R>(
   return opened
 })
 
-/** Loads what's on disk of a session whose lock `scope` holds; ends what an earlier bridge left running. */
+/** Loads what's on disk of a session whose lock `scope` holds, and begins to end what an earlier bridge left running. */
 export const load = Effect.fnUntraced(function*(
   context: BridgeContext,
   session: Bridge.SessionId,
@@ -133,14 +138,19 @@ export const load = Effect.fnUntraced(function*(
       file = next
     })
 
+  const note: Holding["note"] = (next) =>
+    Effect.suspend(() => {
+      file = next
+      return Effect.ignore(save(next, { sync: false }))
+    })
+
   const marker = file?.marker ?? (yield* randomName)
   const redact = Redaction.make(context.secrets).text
   const supervisor = yield* Scope.provide(
     Supervisor.make({ driver: context.driver.name, marker: { name: Supervisor.markerName, value: marker }, redact }),
     scope
   )
-  // Before anything is read or resumed: two agents would write one conversation.
-  if (file?.active === true) yield* supervisor.endAll
+  const reaping = file?.active === true ? yield* Effect.forkIn(supervisor.endAll, scope) : undefined
 
   const latest = file?.latest
   if (file !== undefined) {
@@ -161,9 +171,7 @@ export const load = Effect.fnUntraced(function*(
       })
     )
     const { attempt, end } = yield* log.log.status
-    file = { ...file, active: false, latest: { ...latest, attempt, end } }
-    // What this says is found again at the next load.
-    yield* Effect.ignore(save(file, { sync: false }))
+    yield* note({ ...file, active: false, latest: { ...latest, attempt, end } })
   }
 
   const beginTurn: Holding["beginTurn"] = Effect.fnUntraced(function*(header, next) {
@@ -182,5 +190,15 @@ export const load = Effect.fnUntraced(function*(
     return created
   }, Effect.provideService(FileSystem.FileSystem, fs))
 
-  return { scope, supervisor, file: () => file, save, marker, log: () => log, beginTurn }
+  return {
+    scope,
+    supervisor,
+    file: () => file,
+    save,
+    note,
+    reaped: reaping === undefined ? Effect.void : Effect.asVoid(Fiber.await(reaping)),
+    marker,
+    log: () => log,
+    beginTurn
+  }
 })

@@ -147,7 +147,7 @@ export const make = Effect.fnUntraced(function*(
       yield* freed.supervisor.endAll
       yield* closeAgent
       const current = freed.file()
-      if (current?.active === true) yield* Effect.ignore(freed.save({ ...current, active: false }, { sync: false }))
+      if (current?.active === true) yield* freed.note({ ...current, active: false })
       const log = freed.log()
       if (log !== undefined) yield* log.retire
       options = undefined
@@ -210,6 +210,7 @@ export const make = Effect.fnUntraced(function*(
 
   const openAgent: SessionCore["openAgent"] = Effect.fnUntraced(function*(held, state) {
     if (open !== undefined) return open.agent
+    yield* held.reaped
     const current = held.file()!
     const scope = yield* Scope.fork(context.scope)
     const log = held.log()
@@ -274,8 +275,7 @@ export const make = Effect.fnUntraced(function*(
           add: (rule) =>
             Effect.suspend(() => {
               const current = held.file()!
-              // A rule that isn't on disk still holds until the bridge ends.
-              return Effect.ignore(held.save({ ...current, rules: [...current.rules, rule] }, { sync: false }))
+              return held.note({ ...current, rules: [...current.rules, rule] })
             })
         }
       }),
@@ -286,13 +286,7 @@ export const make = Effect.fnUntraced(function*(
       Effect.gen(function*() {
         const outcome = yield* started.outcome
         const current = held.file()!
-        // The turn's file says it too.
-        yield* Effect.ignore(
-          held.save(
-            { ...current, latest: { turn: turn.turn, attempt: turn.attempt, end: outcome.end } },
-            { sync: false }
-          )
-        )
+        yield* held.note({ ...current, latest: { turn: turn.turn, attempt: turn.attempt, end: outcome.end } })
         running = undefined
         yield* Deferred.succeed(settled, outcome)
         yield* context.turnEnded
