@@ -4,44 +4,17 @@
  */
 import { BunFileSystem } from "@effect/platform-bun"
 import { Bridge } from "@gangway/protocol"
-import { errorFromCode, LogFile } from "@gangway/server/LogFile"
+import { LogFile } from "@gangway/server/LogFile"
 import * as TurnLog from "@gangway/server/TurnLog"
 import { heapStats } from "bun:jsc"
 import { Effect, Fiber, FileSystem, Stream } from "effect"
-import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from "node:fs"
+import { synchronousLogFile } from "../../apps/bridge/src/kernel/SynchronousLogFile.ts"
 
 const count = Number(process.argv[2] ?? 400_000)
 const turn = Bridge.TurnId.make("bench")
 const header: TurnLog.TurnHeader = { format: 1, turn, prompt: "", startedAt: 0 }
 // 120 bytes a line.
 const part: Bridge.KnownPart = { type: "text-delta", id: "msg_01", delta: "lorem ipsum dolor sit amet consectetur ad" }
-
-const attempt = <A>(operation: string, run: () => A) =>
-  Effect.try({ try: run, catch: (error) => errorFromCode(operation, (error as { code?: string }).code ?? "unknown") })
-
-const openFd = (path: string, flags: string) =>
-  Effect.acquireRelease(attempt("open", () => openSync(path, flags, 0o600)), (fd) => Effect.sync(() => closeSync(fd)))
-
-const writer = (fd: number) => ({
-  write: (bytes: Uint8Array) => attempt("write", () => writeSync(fd, bytes)),
-  sync: attempt("sync", () => fdatasyncSync(fd)),
-  truncate: (size: number) => attempt("truncate", () => ftruncateSync(fd, size))
-})
-
-const synchronous: LogFile = {
-  openReader: (path) =>
-    Effect.map(openFd(path, "r"), (fd) => ({
-      read: (buffer, offset) => attempt("read", () => readSync(fd, buffer, 0, buffer.length, offset)),
-      stat: attempt("stat", () => {
-        const { ino, size } = fstatSync(fd)
-        return { inode: ino, size }
-      })
-    })),
-  openWriter: (path) => Effect.map(openFd(path, "a"), writer),
-  create: (path) => Effect.map(openFd(path, "ax"), writer),
-  syncDirectory: (path) =>
-    Effect.scoped(Effect.flatMap(openFd(path, "r"), (fd) => attempt("sync", () => fdatasyncSync(fd))))
-}
 
 const heap = () => {
   Bun.gc(true)
@@ -109,8 +82,8 @@ const main = Effect.gen(function*() {
   for (let round = 0; round < 2; round++) {
     console.log(`\n${count} parts, round ${round + 1}`)
     yield* bench("portable", false)
-    yield* Effect.provideService(bench("writeSync", false), LogFile, synchronous)
-    yield* Effect.provideService(bench("writeSync, fdatasync", true), LogFile, synchronous)
+    yield* Effect.provideService(bench("writeSync", false), LogFile, synchronousLogFile)
+    yield* Effect.provideService(bench("writeSync, fdatasync", true), LogFile, synchronousLogFile)
   }
 })
 

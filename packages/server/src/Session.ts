@@ -305,6 +305,7 @@ export const make = Effect.fnUntraced(function*(
       { sync: true }
     )
     const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
+    usage.add({ type: "turn-continued", attempt, keep: reconciled.keep })
     yield* logRecovered(log, reconciled, usage)
     yield* core.run(holding, {
       ...turnOptions(payload),
