@@ -319,6 +319,19 @@ describe("Transport", () => {
         assert.deepStrictEqual(yield* host.closed, { code: 1003, reason: "frames are text" })
       }))
 
+    it.live("closes on text that isn't UTF-8 with 1007", () =>
+      Effect.gen(function*() {
+        const { port } = yield* Canned.serve()
+        const { received, socket } = yield* RawHost.request(port, {
+          headers: { ...RawHost.upgradeHeaders, ...withToken }
+        })
+        socket.write(RawHost.maskedFrame(Buffer.from([0x22, 0xff, 0x22])))
+        yield* RawHost.until(() => RawHost.frames(received()).length === 1)
+        const [{ opcode, payload }] = RawHost.frames(received()) as [{ opcode: number; payload: Buffer }]
+        assert.strictEqual(opcode, 8)
+        assert.strictEqual(payload.readUInt16BE(0), 1007)
+      }))
+
     it.live("closes on the id of an open request with 1002, and not on one that's answered", () =>
       Effect.gen(function*() {
         const { host } = yield* connected({ handlers: { Compact: () => Effect.never } })
