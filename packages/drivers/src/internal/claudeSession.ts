@@ -142,9 +142,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   const onMessage = Effect.fnUntraced(function*(claude: Claude, message: FromClaude | undefined, json: Schema.Json) {
     if (claude !== running?.claude) return
     const work = current
-    if (work?.turn?.raw === true && !String(message?.type).startsWith("control_")) {
-      yield* work.emit({ type: "raw", event: json })
-    }
+    if (work?.turn?.raw === true && !isPlumbing(json)) yield* work.emit({ type: "raw", event: json })
     if (message === undefined) return
     if (message.type === "control_request") return yield* answer(message, { claude, work, tools: options.tools, scope })
     if (message.type === "system" && message.subtype === "background_tasks_changed") {
@@ -217,7 +215,6 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       yield* files(Transcript.remove(home, place))
       file = undefined
     }
-    if (file !== undefined) yield* files(Transcript.mend(file))
     const settings: Launch.Start = { conversation, resume: file !== undefined, ...wanted }
     const command = Launch.command(agent.program, agent.options, options, settings)
     const claude = yield* start(options.processes, command, { onMessage, onExit }).pipe(
@@ -401,6 +398,13 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     })
   }
 })
+
+// What passes between the CLI and the driver, and not between the model and its user.
+const isPlumbing = (json: Schema.Json): boolean =>
+  Predicate.isObject(json) && (
+    json["type"] === "command_lifecycle" || json["subtype"] === "session_state_changed" ||
+    String(json["type"]).startsWith("control_")
+  )
 
 /** What a process is set to for its next work. */
 type Wanted = Pick<Launch.Start, "model" | "effort" | "responseFormat">

@@ -1,7 +1,7 @@
 /**
  * The files in which Claude Code keeps its conversations: one JSON object a line, appended as the conversation goes.
  *
- * They aren't synced, and their last line may be torn. Only what a comparison with the log and a move to another
+ * They aren't synced, and their last line may be torn; the CLI begins a new one then. Only what a comparison with the log and a move to another
  * sandbox need is read.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
@@ -172,24 +172,6 @@ export const read = Effect.fnUntraced(function*(
   }
   const conversation = lines.map((line) => line["sessionId"]).find(Predicate.isString)
   return { conversation, entries }
-})
-
-/**
- * Ends a torn last line, so that what the CLI appends next is a line of its own.
- */
-export const mend = Effect.fnUntraced(function*(file: string) {
-  const fs = yield* FileSystem.FileSystem
-  const { size } = yield* fs.stat(file)
-  if (size === 0n) return
-  yield* Effect.scoped(Effect.gen(function*() {
-    const handle = yield* fs.open(file, { flag: "r+" })
-    yield* handle.seek(size - 1n, "start")
-    const last = new Uint8Array(1)
-    yield* handle.read(last)
-    if (last[0] === 0x0a) return
-    yield* handle.seek(size, "start")
-    yield* handle.writeAll(new Uint8Array([0x0a]))
-  }))
 })
 
 const State = Schema.Struct({
