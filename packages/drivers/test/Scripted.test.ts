@@ -190,6 +190,7 @@ describe("Scripted", () => {
       Effect.gen(function*() {
         const { directory, host } = yield* openScripted()
         const fs = yield* FileSystem.FileSystem
+        yield* fs.symlink(`${directory}/..`, `${directory}/link`)
         const log = makeLog("t1")
         const asked: Array<any> = []
         yield* host.run(
@@ -198,7 +199,8 @@ describe("Scripted", () => {
             { type: "tool", name: "rm", params: { path: "/" }, approval: { reason: "risky", rule: "rm:*" }, result: 1 },
             { type: "tool", name: "ls", approval: {}, result: 2 },
             { type: "file", path: "in.txt", text: "x", approval: {} },
-            { type: "file", path: "../out.txt", text: "x", approval: {} }
+            { type: "file", path: "../out.txt", text: "x", approval: {} },
+            { type: "file", path: "link/out.txt", text: "x", approval: {} }
           ]),
           {
             approval: (request) =>
@@ -210,7 +212,7 @@ describe("Scripted", () => {
               })
           }
         )
-        const [rm, , inside, outside] = asked
+        const [rm, , inside, outside, linked] = asked
         assert.deepStrictEqual([rm.name, rm.params, rm.reason, rm.rule, rm.edits], [
           "rm",
           { path: "/" },
@@ -218,12 +220,13 @@ describe("Scripted", () => {
           { key: "rm:*", title: "rm:*" },
           false
         ])
-        assert.deepStrictEqual([inside.edits, outside.edits], [true, false])
+        assert.deepStrictEqual([inside.edits, outside.edits, linked.edits], [true, false, false])
         assert.deepStrictEqual(asked.map(({ toolCallId }) => toolCallId), find(log, "tool-call").map(({ id }) => id))
-        assert.strictEqual(new Set(asked.map(({ approvalId }) => approvalId)).size, 4)
+        assert.strictEqual(new Set(asked.map(({ approvalId }) => approvalId)).size, 5)
         assert.deepStrictEqual(find(log, "tool-result").map(({ isFailure, result }) => [result, isFailure]), [
           ["denied: no", true],
           [2, false],
+          ["denied: no", true],
           ["denied: no", true],
           ["denied: no", true]
         ])

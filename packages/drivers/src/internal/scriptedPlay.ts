@@ -218,7 +218,9 @@ const makePerform = (
     const name = action.remove === true ? "remove" : "write"
     const params = { path: target, ...(action.remove === true ? {} : { content }) }
     yield* emitPart({ type: "tool-call", id, name, params, providerExecuted: true })
-    const inside = !path.relative(directory, target).startsWith("..")
+    // Links may lead out.
+    const parent = yield* Effect.orElseSucceed(fs.realPath(path.dirname(target)), () => path.dirname(target))
+    const inside = !path.relative(directory, parent).startsWith("..")
     const denied = yield* approved(action.approval, { id, name, params }, inside, index)
     const result = (result: Schema.Json, isFailure: boolean) =>
       emitPart({ type: "tool-result", id, name, result, isFailure, providerExecuted: true })
