@@ -34,6 +34,7 @@ const judge = (path: string, specifier: string): string | undefined => {
     const target = normalize(join(dirname(path), specifier))
     // Its manifest knows its version.
     if (target === join(unit, "../package.json")) return undefined
+    if (target === normalize(join(unit, "../package.json"))) return undefined
     if (!target.startsWith(`${unit}/`)) return `${specifier} leaves ${unit}: import the package by its name`
     if (!/\.(ts|json)$/.test(specifier)) return `${specifier} must end in .ts`
     return undefined

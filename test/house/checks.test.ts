@@ -49,7 +49,8 @@ describe("checkImports", () => {
         "packages/server/test/B.test.ts": `import "@gangway/client"\n`,
         "packages/client/src/A.ts": `import "@gangway/sandbox"\nimport "@gangway/protocol"\n`,
         "packages/client/package.json": JSON.stringify({ dependencies: { "@gangway/protocol": "workspace:*" } }),
-        "apps/cli/src/main.ts": `import "@gangway/client"\nimport "@effect/platform-bun/BunSocket"\n`
+        "apps/cli/src/main.ts":
+          `import "@gangway/client"\nimport "../package.json"\nimport "@effect/platform-bun/BunSocket"\n`
       })
       assert.deepStrictEqual(output, [""])
       assert.strictEqual(code, 0)

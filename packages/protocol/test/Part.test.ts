@@ -6,7 +6,7 @@ describe("Part", () => {
   it.effect("keeps a part of an unknown type as JSON", () =>
     Effect.gen(function*() {
       const line = { n: 7, part: { type: "hologram", depth: 3, of: ["a", null] } }
-      const decoded = yield* Schema.decodeUnknownEffect(Bridge.NumberedPart)(line)
+      const decoded = yield* Schema.decodeEffect(Bridge.NumberedPart)(line)
       assert.deepStrictEqual(decoded, line as never)
       assert.isFalse(Bridge.isKnown(decoded.part))
       assert.deepStrictEqual(yield* Schema.encodeEffect(Bridge.NumberedPart)(decoded), line as never)
@@ -15,7 +15,7 @@ describe("Part", () => {
   it.effect("refuses a known type with a field that doesn't fit", () =>
     Effect.gen(function*() {
       const error = yield* Effect.flip(
-        Schema.decodeUnknownEffect(Bridge.Part)({ type: "text-delta", id: "1", delta: 4 })
+        Schema.decodeEffect(Bridge.Part)({ type: "text-delta", id: "1", delta: 4 })
       )
       assert.include(error.message, "delta")
     }))

@@ -255,8 +255,9 @@ describe("an answer", () => {
       yield* client.StartTurn({ session, turn: turn(1), prompt: prompt("call") })
       yield* firstPart(client, turn(1), "tool-call")
       const answer = (result: string) => ({ session, turn: turn(1), toolCallId: "c1", result, isFailure: false })
-      const outcomes = yield* Effect.all(
-        ["sun", "sun", "rain"].map((result) => Effect.result(client.SubmitToolResult(answer(result)))),
+      const outcomes = yield* Effect.forEach(
+        ["sun", "sun", "rain"],
+        (result) => Effect.result(client.SubmitToolResult(answer(result))),
         { concurrency: "unbounded" }
       )
       assert.deepStrictEqual(outcomes.map(({ _tag }) => _tag), ["Success", "Success", "Failure"])
