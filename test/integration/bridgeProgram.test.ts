@@ -37,44 +37,48 @@ const readListening = (state: string): { readonly port: number } | undefined => 
 }
 
 describe("the bridge program of the README", () => {
-  it.live("exits by itself when it's idle, with standard input open and a stopped host connected", () =>
-    Effect.promise(async () => {
-      const { directory, file } = program()
-      const state = fs.mkdtempSync(path.join(tmpdir(), "gangway-"))
-      const bridge = spawn(process.execPath, [file], { stdio: ["pipe", "inherit", "inherit"] })
-      const exited = new Promise<number | null>((resolve) => bridge.once("exit", resolve))
-      let host: ReturnType<typeof spawn> | undefined
-      try {
-        // Input stays open: nothing ends this stream.
-        bridge.stdin.write(
-          `${
-            JSON.stringify({
-              token,
-              bridge: "b1",
-              stateDirectory: state,
-              hostname: "127.0.0.1",
-              agentOptions: { agent: "echo" },
-              idleTimeout: "2 seconds"
-            })
-          }\n`
-        )
-        const { port } = await until(() => readListening(state))
-        host = spawn(process.execPath, [
-          "-e",
-          `const socket = new WebSocket("ws://127.0.0.1:${port}/", { headers: { "X-Bridge-Token": "${token}" } })
+  it.live(
+    "exits by itself when it's idle, with standard input open and a stopped host connected",
+    () =>
+      Effect.promise(async () => {
+        const { directory, file } = program()
+        const state = fs.mkdtempSync(path.join(tmpdir(), "gangway-"))
+        const bridge = spawn(process.execPath, [file], { stdio: ["pipe", "inherit", "inherit"] })
+        const exited = new Promise<number | null>((resolve) => bridge.once("exit", resolve))
+        let host: ReturnType<typeof spawn> | undefined
+        try {
+          // Input stays open: nothing ends this stream.
+          bridge.stdin.write(
+            `${
+              JSON.stringify({
+                token,
+                bridge: "b1",
+                stateDirectory: state,
+                hostname: "127.0.0.1",
+                agentOptions: { agent: "echo" },
+                idleTimeout: "2 seconds"
+              })
+            }\n`
+          )
+          const { port } = await until(() => readListening(state))
+          host = spawn(process.execPath, [
+            "-e",
+            `const socket = new WebSocket("ws://127.0.0.1:${port}/", { headers: { "X-Bridge-Token": "${token}" } })
            socket.onopen = () => console.log("open")
            setInterval(() => socket.send('{"_tag":"Ping"}'), 100)`
-        ], { stdio: ["ignore", "pipe", "inherit"] })
-        await new Promise((resolve) => host!.stdout!.once("data", resolve))
-        host.kill("SIGSTOP")
-        const stopped = Date.now()
-        assert.strictEqual(await exited, 0)
-        assert.isBelow(Date.now() - stopped, 10_000)
-      } finally {
-        bridge.kill("SIGKILL")
-        host?.kill("SIGKILL")
-        fs.rmSync(directory, { recursive: true })
-        fs.rmSync(state, { recursive: true })
-      }
-    }), 60_000)
+          ], { stdio: ["ignore", "pipe", "inherit"] })
+          await new Promise((resolve) => host!.stdout!.once("data", resolve))
+          host.kill("SIGSTOP")
+          const stopped = Date.now()
+          assert.strictEqual(await exited, 0)
+          assert.isBelow(Date.now() - stopped, 10_000)
+        } finally {
+          bridge.kill("SIGKILL")
+          host?.kill("SIGKILL")
+          fs.rmSync(directory, { recursive: true })
+          fs.rmSync(state, { recursive: true })
+        }
+      }),
+    60_000
+  )
 })

@@ -32,8 +32,7 @@ export const Usage = Schema.Struct({
 /** @category models @since 0.1.0 */
 export type Usage = typeof Usage.Type
 
-const sum = (a: number | undefined, b: number | undefined) =>
-  a === undefined ? b : b === undefined ? a : a + b
+const sum = (a: number | undefined, b: number | undefined) => a === undefined ? b : b === undefined ? a : a + b
 
 const sumFields = <K extends string>(
   keys: ReadonlyArray<K>,

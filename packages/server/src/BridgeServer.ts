@@ -30,7 +30,7 @@ import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
-import * as Layer from "effect/Layer"
+import type * as Layer from "effect/Layer"
 import type * as Path from "effect/Path"
 import * as Redacted from "effect/Redacted"
 import * as Ref from "effect/Ref"
@@ -231,7 +231,12 @@ const serveScoped = Effect.fnUntraced(function*(driver: Driver, options: Options
   yield* transport.serve
   // Turns get their ends, and hosts are told, before a socket is closed.
   yield* Effect.addFinalizer(() => core.shutdown)
-  ownership = yield* Ownership.make({ stateDirectory: core.state, bridge: options.bridge, launch, port: portOf(server) })
+  ownership = yield* Ownership.make({
+    stateDirectory: core.state,
+    bridge: options.bridge,
+    launch,
+    port: portOf(server)
+  })
   yield* Deferred.succeed(owned, ownership)
   yield* Effect.forkScoped(Effect.andThen(ownership.replaced, core.yieldToNewer))
   yield* awaitExit(core, ownership, Duration.fromInputUnsafe(options.idleTimeout ?? defaultIdleTimeout))

@@ -65,10 +65,13 @@ const comparedOptions = ["directory", "instructions", "tools", "permissions", "m
 
 // What this version can't read is out of reach for all commands but those that have an error for it.
 const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E | Bridge.UnsupportedFormat, R>) =>
-  Effect.mapError(effect, (error): Exclude<E, Bridge.UnsupportedFormat> | Bridge.LogUnavailable =>
-    error instanceof Bridge.UnsupportedFormat
-      ? new Bridge.LogUnavailable({ problem: error.message })
-      : error as Exclude<E, Bridge.UnsupportedFormat>)
+  Effect.mapError(
+    effect,
+    (error): Exclude<E, Bridge.UnsupportedFormat> | Bridge.LogUnavailable =>
+      error instanceof Bridge.UnsupportedFormat
+        ? new Bridge.LogUnavailable({ problem: error.message })
+        : error as Exclude<E, Bridge.UnsupportedFormat>
+  )
 
 /**
  * Makes a session of the state directory; nothing is read or locked yet.
@@ -431,10 +434,12 @@ export const make = Effect.fnUntraced(function*(
     const opened = holding.log()!
     const { attempt, end } = yield* latestStatus(holding)
     const answers = answersOf(opened)
-    yield* Stream.runForEachArray(scan(opened.log), (parts) =>
-      Effect.sync(() => parts.forEach(({ part }) => answers.observe(attempt, part)))).pipe(
-        Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
-      )
+    yield* Stream.runForEachArray(
+      scan(opened.log),
+      (parts) => Effect.sync(() => parts.forEach(({ part }) => answers.observe(attempt, part)))
+    ).pipe(
+      Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
+    )
     return { answers, end }
   })
 
@@ -625,9 +630,7 @@ export const make = Effect.fnUntraced(function*(
 
   const yieldToNewer = queue.run(
     { name: "other" },
-    Effect.suspend(() =>
-      core.running() !== undefined || core.compaction() !== undefined ? Effect.void : core.free
-    )
+    Effect.suspend(() => core.running() !== undefined || core.compaction() !== undefined ? Effect.void : core.free)
   )
 
   return {

@@ -94,7 +94,13 @@ describe("a bridge", () => {
       assert.deepInclude(mismatch, { _tag: "ProtocolMismatch", host: 9, bridge: 1 })
       assert.deepStrictEqual(yield* host.call("StartSession", start(directory)), { resumed: false })
       yield* host.call("StartTurn", { session: "s1", turn: "t1", prompt: [{ type: "text", text: "hi" }] })
-      host.send({ _tag: "Request", id: "r", tag: "ReadTurn", payload: { session: "s1", turn: "t1", from: 1 }, headers: [] })
+      host.send({
+        _tag: "Request",
+        id: "r",
+        tag: "ReadTurn",
+        payload: { session: "s1", turn: "t1", from: 1 },
+        headers: []
+      })
       const numbers: Array<number> = []
       let ends = 0
       while (ends === 0) {
@@ -135,7 +141,13 @@ describe("a bridge", () => {
       const host = yield* connect(running.port)
       yield* host.call("StartSession", start(directory))
       yield* host.call("StartTurn", hangs())
-      host.send({ _tag: "Request", id: "r", tag: "ReadTurn", payload: { session: "s1", turn: "t1", from: 1 }, headers: [] })
+      host.send({
+        _tag: "Request",
+        id: "r",
+        tag: "ReadTurn",
+        payload: { session: "s1", turn: "t1", from: 1 },
+        headers: []
+      })
       const closing = yield* Effect.forkChild(running.close)
       const chunk = yield* host.next
       assert.deepInclude(chunk.values[0].end, { type: "aborted", reason: "shutdown" })
@@ -203,7 +215,13 @@ describe("a newer bridge", () => {
       const newer = yield* serve(Puppet.make({}), { stateDirectory, launch: "launch-0002" })
       yield* eventually(Effect.map(listening(stateDirectory), ({ launch }) => launch === "launch-0002"))
       const other = yield* connect(newer.port)
-      other.send({ _tag: "Request", id: "r", tag: "ReadTurn", payload: { session: "s1", turn: "t1", from: 1 }, headers: [] })
+      other.send({
+        _tag: "Request",
+        id: "r",
+        tag: "ReadTurn",
+        payload: { session: "s1", turn: "t1", from: 1 },
+        headers: []
+      })
       const numbers: Array<number> = []
       let end: Bridge.EndLine | undefined
       while (end === undefined) {

@@ -196,14 +196,16 @@ describe("an aborted turn", () => {
       const { end, parts, types } = yield* read(client, turn(1))
       assert.deepStrictEqual(types.slice(4, 7), ["turn-continued", "text-start", "text-delta"])
       assert.deepStrictEqual(parts[4]?.part, { type: "turn-continued", attempt: 2, keep: 4 })
-      assert.isTrue((parts[5]?.part as { recovered?: boolean }).recovered)
+      assert.isTrue((parts[5]!.part as { recovered?: boolean }).recovered)
       assert.deepStrictEqual(parts.map(({ n }) => n), parts.map((_, i) => i + 1))
       assert.strictEqual(end.attempt, 2)
       assert.strictEqual(end.end.type, "finished")
       assert.deepStrictEqual(second.heard, ["nudge"])
-      const stale = yield* Effect.flip(client.ReadTurn({ session, turn: turn(1), from: 7, attempt: 1 }).pipe(
-        Stream.runDrain
-      ))
+      const stale = yield* Effect.flip(
+        client.ReadTurn({ session, turn: turn(1), from: 7, attempt: 1 }).pipe(
+          Stream.runDrain
+        )
+      )
       assert.deepInclude(stale, { _tag: "PartNotFound", next: 5 })
     })
   )

@@ -34,7 +34,10 @@ export interface Answers {
   readonly observe: (attempt: number, part: Bridge.Part) => void
   /** The request that an earlier attempt left unanswered and that this one asks again. */
   readonly replaces: (kind: AskedKind, attempt: number, key: string) => string | undefined
-  readonly get: (kind: AskedKind, id: string) => { readonly name: string; readonly logged: Answer | undefined } | undefined
+  readonly get: (
+    kind: AskedKind,
+    id: string
+  ) => { readonly name: string; readonly logged: Answer | undefined } | undefined
   /** Logs the answer and lets the agent hear it; the first one wins. The request must be known. */
   readonly answer: (
     kind: AskedKind,

@@ -15,9 +15,9 @@ import * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
 import type { Driver } from "../Driver.ts"
 import type { Session } from "../Session.ts"
-import type { Ended } from "../Supervisor.ts"
 import type { Holder } from "../SessionLock.ts"
 import type { StateDirectory } from "../StateDirectory.ts"
+import type { Ended } from "../Supervisor.ts"
 import type { ReadEvent } from "../TurnLog.ts"
 import * as DestroyedSessions from "./destroyedSessions.ts"
 import * as SessionFile from "./sessionFile.ts"
@@ -91,8 +91,10 @@ export const make = Effect.fnUntraced(function*(
   const destroyed = yield* DestroyedSessions.make(state)
   const now = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos / 1_000_000n))
   const touch = (turns: number) =>
-    Effect.flatMap(now, (lastActiveAt) =>
-      Ref.update(activity, (before) => ({ turns: before.turns + turns, lastActiveAt })))
+    Effect.flatMap(
+      now,
+      (lastActiveAt) => Ref.update(activity, (before) => ({ turns: before.turns + turns, lastActiveAt }))
+    )
 
   // Turns are ended before what they run in is closed.
   const scope = yield* Scope.make()
@@ -187,15 +189,19 @@ export const make = Effect.fnUntraced(function*(
       }
     }),
     StartSession: (payload) =>
-      accept(Effect.flatMap(sessions.forStart(payload.session), (session) =>
-        Effect.onError(session.startSession(payload), () =>
-          Effect.flatMap(session.summary, (summary) =>
-            summary === undefined ? sessions.forget(payload.session) : Effect.void)))),
+      accept(
+        Effect.flatMap(sessions.forStart(payload.session), (session) =>
+          Effect.onError(session.startSession(payload), () =>
+            Effect.flatMap(session.summary, (summary) =>
+              summary === undefined ? sessions.forget(payload.session) : Effect.void)))
+      ),
     StartTurn: (payload) =>
       accept(inSession(payload.session, (session) => session.startTurn(payload), notFound(payload.session))),
     ReadTurn: (payload) =>
-      Stream.unwrap(Effect.flatMap(sessions.find(payload.session), (session) =>
-        session === undefined ? notFound(payload.session) : Effect.as(countReader, session.readTurn(payload)))),
+      Stream.unwrap(
+        Effect.flatMap(sessions.find(payload.session), (session) =>
+          session === undefined ? notFound(payload.session) : Effect.as(countReader, session.readTurn(payload)))
+      ),
     AbortTurn: (payload) =>
       inSession(payload.session, (session) => session.abortTurn(payload), notFound(payload.session)),
     SubmitToolResult: (payload) =>

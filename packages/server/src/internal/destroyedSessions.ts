@@ -1,7 +1,7 @@
 /**
  * The ids of destroyed sessions, remembered for a day, so that a late repeat doesn't bring one back.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"

@@ -1,7 +1,7 @@
 /**
  * An attempt that runs: what its driver emits goes to the log, what its agent asks is answered, and it ends once.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import * as Scope from "effect/Scope"
+import type * as Scope from "effect/Scope"
 import type { AgentSession, Finished, Reconciled, Turn, TurnFailed } from "../Driver.ts"
 import type { Redaction } from "../Redaction.ts"
 import type { Ended, Supervisor } from "../Supervisor.ts"
@@ -193,7 +193,10 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
   })
 
   const conclude = Effect.fnUntraced(function*(
-    first: { readonly _tag: "Ran"; readonly exit: Exit.Exit<Finished, TurnFailed | Bridge.ContextLost | Bridge.DriverError> } | {
+    first: {
+      readonly _tag: "Ran"
+      readonly exit: Exit.Exit<Finished, TurnFailed | Bridge.ContextLost | Bridge.DriverError>
+    } | {
       readonly _tag: "Aborted"
       readonly abort: Abort
     } | { readonly _tag: "NotWritten"; readonly failure: WriteFailure }

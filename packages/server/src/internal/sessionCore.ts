@@ -81,8 +81,10 @@ export interface SessionCore {
   ) => Effect.Effect<AgentSession, Bridge.DriverError | Bridge.ContextLost | Bridge.LogUnavailable>
   readonly closeAgent: Effect.Effect<void>
   /** Starts an attempt whose beginning is in the log. */
-  readonly run: (holding: Holding.Holding, options: Omit<RunningTurn.Options, "supervisor" | "rules" | "session">) =>
-    Effect.Effect<void>
+  readonly run: (
+    holding: Holding.Holding,
+    options: Omit<RunningTurn.Options, "supervisor" | "rules" | "session">
+  ) => Effect.Effect<void>
   readonly startCompaction: (
     compact: Effect.Effect<{ readonly summary?: string | undefined }, Bridge.DriverError | Bridge.ContextLost>
   ) => Effect.Effect<Compaction>

@@ -48,7 +48,9 @@ export const optionDigests = (options: Started) =>
 /** Replaces every secret that the bridge knows of while these options hold. */
 export const redactionOf = (context: BridgeContext, options: Started | undefined): Redaction.Redaction => {
   const secrets: Record<string, Redacted.Redacted<string>> = { ...context.secrets }
-  for (const server of options?.mcpServers ?? []) Object.assign(secrets, server.type === "stdio" ? server.env : server.headers)
+  for (const server of options?.mcpServers ?? []) {
+    Object.assign(secrets, server.type === "stdio" ? server.env : server.headers)
+  }
   Object.assign(secrets, options?.env)
   return Redaction.make(secrets)
 }

@@ -1,7 +1,7 @@
 /**
  * The sessions of a bridge, and its remote procedures by session.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
@@ -77,8 +77,10 @@ export const make = Effect.fnUntraced(function*(
       Effect.flatMap((found) => Effect.forEach(found, (session) => session.summary, { concurrency: 16 })),
       Effect.map((summaries) => summaries.filter((summary) => summary !== undefined).slice(0, maxListed))
     ),
-    adopt: Effect.flatMap(onDisk, (found) =>
-      Effect.forEach(found, (session) => session.adopt, { concurrency: 16, discard: true })),
+    adopt: Effect.flatMap(
+      onDisk,
+      (found) => Effect.forEach(found, (session) => session.adopt, { concurrency: 16, discard: true })
+    ),
     yieldToNewer: all((session) => session.yieldToNewer),
     shutdown: all((session) => session.shutdown)
   }
