@@ -14,12 +14,8 @@ const hello = (pings?: boolean) =>
     tag: "Hello",
     payload: { host: { name: "t", version: "1" }, protocol: 1, pings }
   })
-const read = JSON.stringify({
-  _tag: "Request",
-  id: 1,
-  tag: "ReadTurn",
-  payload: { session: "s", turn: "t", from: 1 }
-})
+const read = (turn: string) =>
+  JSON.stringify({ _tag: "Request", id: 1, tag: "ReadTurn", payload: { session: "s", turn, from: 1 } })
 const drops = Array.from({ length: 60 }, (_, index) => Canned.batch(index + 1, 1))
 
 describe("Transport silence", () => {
@@ -30,7 +26,10 @@ describe("Transport silence", () => {
         limits,
         server: Canned.layerServer(idleTimeout),
         handlers: {
-          ReadTurn: () => Stream.schedule(Stream.fromIterable(drops, { chunkSize: 1 }), Schedule.spaced(400))
+          ReadTurn: ({ turn }) =>
+            turn === "late"
+              ? Stream.fromEffect(Effect.delay(Effect.succeed(Canned.batch(1, 1)), 9000))
+              : Stream.schedule(Stream.fromIterable(drops, { chunkSize: 1 }), Schedule.spaced(400))
         }
       })
       const open = Effect.map(RawHost.request(port, { headers }), (connection) => {
@@ -42,8 +41,13 @@ describe("Transport silence", () => {
       const quiet = yield* open
       const slow = yield* open
       const dripping = yield* open
+      const pinging = yield* open
+      pinging.socket.write(RawHost.maskedFrame(read("late")))
+      yield* Effect.forkScoped(Effect.forever(
+        Effect.delay(Effect.sync(() => pinging.socket.write(RawHost.maskedPing)), 1000)
+      ))
       quiet.socket.write(RawHost.maskedFrame(hello(false)))
-      dripping.socket.write(RawHost.maskedFrame(read))
+      dripping.socket.write(RawHost.maskedFrame(read("t")))
       // One message, a byte at a time.
       const message = RawHost.maskedFrame(hello())
       yield* Effect.forkScoped(
@@ -61,10 +65,12 @@ describe("Transport silence", () => {
       yield* RawHost.until(() => RawHost.frames(slow.received()).length > 0)
       assert.isAbove((performance.now() - slow.openedAt) / 1000, 10)
       assert.include(RawHost.frames(slow.received())[0]!.payload.toString(), `"Success"`)
+      // Pings of the WebSocket are bytes too, and whoever owes no acknowledgement is sent what there is.
+      assert.isTrue(RawHost.frames(pinging.received()).some(({ payload }) => payload.includes(`"Chunk"`)))
       // Nothing went over the wire that the host which sends no pings would have had to pay for.
       assert.strictEqual(RawHost.frames(quiet.received()).length, 1)
       assert.strictEqual(quiet.closedAt, 0)
-      assert.strictEqual(yield* transport.connections, 2)
+      assert.strictEqual(yield* transport.connections, 3)
       quiet.socket.write(RawHost.maskedFrame(`{"_tag":"Ping"}`))
       yield* RawHost.until(() => RawHost.frames(quiet.received()).length === 2)
     }, Effect.scoped)

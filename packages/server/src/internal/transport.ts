@@ -373,9 +373,10 @@ export const make = Effect.fnUntraced(function*(options: TransportOptions): Effe
         connection.heard = false
         if (!connection.pings) connection.socket.restartSilence?.()
         else if (connection.quiet >= 3) {
-          // Bun closes it once no byte came either; a byte that's sent would begin its count anew.
+          // Bun closes it once no byte came either; a byte that's sent would begin its count anew. Who owes nothing may
+          // be alive in ways that aren't seen here, such as pings of the WebSocket itself.
           if (connection.socket.restartSilence === undefined) close(connection, Frames.closes.silent)
-          else connection.window.hold(true)
+          else if (connection.window.isOwed()) connection.window.hold(true)
         }
       }
     }),

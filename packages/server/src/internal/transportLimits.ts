@@ -15,7 +15,10 @@ export interface TransportLimits extends WindowLimits {
   readonly openBytes: number
   /** Bytes of replies that the socket holds; at more, the connection is closed. */
   readonly unreadBytes: number
-  /** Milliseconds without a message after which nothing is sent any more, so that the silence can end the connection. */
+  /**
+   * Milliseconds without a message after which a host that owes an acknowledgement is sent nothing more, so that the
+   * silence can end the connection.
+   */
   readonly silence: number
 }
 

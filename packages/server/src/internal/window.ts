@@ -24,6 +24,8 @@ export interface WindowLimits {
 export interface ConnectionWindow {
   /** A stream's own window. */
   readonly open: () => StreamWindow
+  /** Whether the host owes an acknowledgement. */
+  readonly isOwed: () => boolean
   /** While it's held, no stream sends. */
   readonly hold: (held: boolean) => void
 }
@@ -136,6 +138,7 @@ export const make = (limits: WindowLimits, buffered: () => number): ConnectionWi
 
   return {
     open,
+    isOwed: () => unacknowledged > 0,
     hold(value) {
       if (held === value) return
       held = value
