@@ -1,0 +1,78 @@
+/**
+ * Connects to a bridge of the registry on this machine, and launches it where it doesn't run.
+ */
+import type { BridgeClient } from "@gangway/client"
+import * as Launcher from "@gangway/client/Launcher"
+import * as TokenStore from "@gangway/client/TokenStore"
+import type { Bridge } from "@gangway/protocol"
+import * as LocalSandbox from "@gangway/sandbox/LocalSandbox"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import manifest from "../package.json" with { type: "json" }
+import * as AgentOptions from "./AgentOptions.ts"
+import * as BridgeProgram from "./BridgeProgram.ts"
+import { UsageError } from "./Failure.ts"
+import { Registry } from "./Registry.ts"
+
+export const host = { name: "gangway", version: manifest.version }
+
+/** Connects to a bridge that has this agent. */
+export const connect = Effect.fnUntraced(function*(options: {
+  readonly bridge: Bridge.BridgeId
+  readonly agent: AgentOptions.Agent
+  readonly bridgeCommand: Option.Option<string>
+}) {
+  const { agent, bridge } = options
+  const registry = yield* Registry
+  const known = yield* registry.bridge(bridge)
+  if (Option.isSome(known) && known.value.agent !== agent) {
+    return yield* new UsageError({
+      problem: `bridge ${bridge} is for ${known.value.agent}: name another one with --bridge`
+    })
+  }
+  const command = yield* BridgeProgram.find(options.bridgeCommand)
+  const { agentHome, stateDirectory } = registry.places(bridge)
+  const { agentOptions, env } = yield* AgentOptions.fromEnvironment(agent, agentHome)
+  if (Option.isNone(known)) yield* registry.keepBridge(bridge, { agent })
+  // In a directory of its own the program takes no settings from the one that the user is in.
+  const launcher = yield* Launcher.make({ command, cwd: registry.root }).pipe(
+    Effect.provide(Layer.mergeAll(LocalSandbox.layer, TokenStore.layerFile(registry.tokens)))
+  )
+  return { client: yield* launcher.connect({ bridge, stateDirectory, agentOptions, host }), env }
+})
+
+/** The bridge that's meant, with its agent: the one that is named, or the only one. */
+export const known = Effect.fnUntraced(function*(named: Option.Option<Bridge.BridgeId>) {
+  const registry = yield* Registry
+  const bridges = yield* registry.bridges
+  const bridge = Option.getOrUndefined(named) ?? (bridges.length === 1 ? bridges[0] : undefined)
+  if (bridge === undefined) {
+    return yield* new UsageError({
+      problem: bridges.length === 0
+        ? "no bridge is known yet: 'gangway run' launches one"
+        : `name the bridge with --bridge: ${bridges.join(", ")}`
+    })
+  }
+  const record = yield* registry.bridge(bridge)
+  if (Option.isNone(record)) {
+    return yield* new UsageError({
+      problem: `no bridge ${bridge} is known${bridges.length === 0 ? "" : `: there are ${bridges.join(", ")}`}`
+    })
+  }
+  return { bridge, agent: record.value.agent }
+})
+
+/** The session's turn that's meant, its latest one by default, with its attempt as far as it's known. */
+export const findTurn = Effect.fnUntraced(function*(
+  client: BridgeClient.BridgeClient["Service"],
+  session: Bridge.SessionId,
+  turn: Option.Option<Bridge.TurnId>
+) {
+  const { sessions } = yield* client.hello
+  const found = sessions.find((summary) => summary.session === session)
+  if (found === undefined) return yield* new UsageError({ problem: `bridge ${client.bridge} has no session ${session}` })
+  const named = Option.getOrUndefined(turn) ?? found.latest?.turn
+  if (named === undefined) return yield* new UsageError({ problem: `session ${session} has had no turn yet` })
+  return { turn: named, latest: named === found.latest?.turn ? found.latest : undefined }
+})

@@ -1,0 +1,99 @@
+/**
+ * How a command ends that didn't do what was asked: one line that says what to do, and an exit code.
+ */
+import type { BridgeUnavailable } from "@gangway/client"
+import * as Cause from "effect/Cause"
+import * as Data from "effect/Data"
+import * as Exit from "effect/Exit"
+import * as CliError from "effect/unstable/cli/CliError"
+import { printable } from "./render/Text.ts"
+
+/** What `gangway` exits with; see docs/cli.md. A signal's code is 128 and its number. */
+export const ExitCode = {
+  done: 0,
+  turnFailed: 1,
+  usage: 2,
+  turnAborted: 3,
+  unavailable: 4,
+  unexpected: 70,
+  outputClosed: 141
+} as const
+
+/** The command can't do that; `problem` says what to do. */
+export class UsageError extends Data.TaggedError("UsageError")<{ readonly problem: string }> {
+  override get message() {
+    return this.problem
+  }
+}
+
+/** The command did its work, and exits with a code of its own. All has been said. */
+export class ExitWith extends Data.TaggedError("ExitWith")<{ readonly exitCode: number }> {
+  override get message() {
+    return `Exits with ${this.exitCode}.`
+  }
+}
+
+// What another command line would mend.
+const usageTags: ReadonlySet<string> = new Set([
+  "UsageError",
+  "DirectoryInvalid",
+  "SessionConflict",
+  "SessionDestroyed",
+  "SessionFull",
+  "SessionNotFound",
+  "TurnConflict",
+  "TurnNotFound",
+  "TurnSuperseded",
+  "TooLarge"
+])
+
+/** How the program ends: its exit code, and what it says on standard error. */
+export const ending = (exit: Exit.Exit<unknown, unknown>): { readonly exitCode: number; readonly message?: string } => {
+  if (Exit.isSuccess(exit)) return { exitCode: ExitCode.done }
+  const error = Cause.squash(exit.cause)
+  if (Cause.findErrorOption(exit.cause)._tag === "None") {
+    const problem = error instanceof Error ? error.message : String(error)
+    return { exitCode: ExitCode.unexpected, message: `this should not happen, please report it: ${problem}` }
+  }
+  if (CliError.isCliError(error)) {
+    const problems = error._tag === "ShowHelp" ? error.errors : [error]
+    return problems.length === 0
+      ? { exitCode: ExitCode.done }
+      : { exitCode: ExitCode.usage, message: `${problems.map(problemOf).join("; ")}; see --help` }
+  }
+  const { _tag, message } = error as { readonly _tag: string; readonly message: string }
+  if (error instanceof ExitWith) return { exitCode: error.exitCode }
+  if (_tag === "Interrupted") return { exitCode: (error as { exitCode: number }).exitCode, message: "interrupted" }
+  if (_tag === "OutputClosed") return { exitCode: ExitCode.outputClosed }
+  if (_tag === "BridgeUnavailable") {
+    return { exitCode: ExitCode.unavailable, message: unavailable(error as BridgeUnavailable.BridgeUnavailable) }
+  }
+  return { exitCode: usageTags.has(_tag) ? ExitCode.usage : ExitCode.unavailable, message }
+}
+
+const problemOf = ({ message }: CliError.CliError): string =>
+  message.replace("Expected: Schema validation failed: ", "").replace(/\.$/, "")
+
+// Of a bridge's log, its last line says why it ended.
+const unavailable = ({ bridge, message, reason }: BridgeUnavailable.BridgeUnavailable): string => {
+  switch (reason._tag) {
+    case "LaunchFailed": {
+      const last = reason.log.trimEnd().split("\n").at(-1) ?? ""
+      if (reason.exitCode === 127 || reason.exitCode === 126) {
+        return `the bridge program can't be run (${last}): name it with --bridge-command or GANGWAY_BRIDGE`
+      }
+      if (last !== "") return `bridge ${bridge} can't be launched: ${last}`
+      return reason.exitCode === undefined
+        ? `bridge ${bridge} was launched and doesn't answer`
+        : `bridge ${bridge} can't be launched: it exited with ${reason.exitCode}`
+    }
+    case "TokenMismatch":
+      return `bridge ${bridge} has another token: use another --bridge, or end the process that its listening file names`
+    default:
+      return message
+  }
+}
+
+/** What is said of an ending. */
+export const line = (message: string): string =>
+  `gangway: ${printable(message).replace(/\s*\n\s*/g, " ").replace(/\.$/, "")}\n`

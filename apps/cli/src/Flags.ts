@@ -1,0 +1,49 @@
+/**
+ * The flags that several commands have.
+ */
+import { Bridge } from "@gangway/protocol"
+import * as Option from "effect/Option"
+import * as Flag from "effect/unstable/cli/Flag"
+
+export const bridge = Flag.String("bridge").pipe(
+  Flag.withSchema(Bridge.BridgeId),
+  Flag.withDescription("The bridge's id"),
+  Flag.withMetavar("id"),
+  Flag.optional
+)
+
+export const bridgeCommand = Flag.String("bridge-command").pipe(
+  Flag.withDescription("The bridge program: a path, or a JSON array of a program and its arguments"),
+  Flag.withMetavar("command"),
+  Flag.optional
+)
+
+/** The bridge program as a flag again, for a command line that goes on from this one. */
+export const bridgeCommandAgain = (given: Option.Option<string>): ReadonlyArray<string> =>
+  Option.match(given, { onNone: () => [], onSome: (command) => ["--bridge-command", command] })
+
+export const session = Flag.String("session").pipe(
+  Flag.withSchema(Bridge.SessionId),
+  Flag.withDescription("The session's id"),
+  Flag.withMetavar("id")
+)
+
+export const turn = Flag.String("turn").pipe(
+  Flag.withSchema(Bridge.TurnId),
+  Flag.withDescription("The turn's id"),
+  Flag.withMetavar("id"),
+  Flag.optional
+)
+
+export const json = Flag.Boolean("json").pipe(
+  Flag.withDescription("Prints one JSON object a line: the parts with their numbers, then the end"),
+  Flag.withDefault(false)
+)
+
+/** Who decides on what the agent asks. */
+export type Approvals = "ask" | "deny" | "wait"
+
+export const approvals = Flag.Literals("approvals", ["ask", "deny", "wait"]).pipe(
+  Flag.withDescription("What the agent asks is asked at the terminal, denied, or left to other hosts"),
+  Flag.optional
+)

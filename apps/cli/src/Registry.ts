@@ -1,0 +1,142 @@
+/**
+ * The bridges, their tokens and their sessions that this user's command line knows: files under the user's state
+ * directory, for their owner alone.
+ *
+ *   $XDG_STATE_HOME/gangway, or ~/.local/state/gangway
+ *     tokens/<bridge>.token
+ *     bridges/<bridge>/bridge.json
+ *     bridges/<bridge>/sessions/<session>.json
+ *     bridges/<bridge>/state                     the bridge's own state directory
+ *     bridges/<bridge>/agent                     where the scripted agent keeps its conversations
+ */
+import { Bridge } from "@gangway/protocol"
+import * as Config from "effect/Config"
+import * as Context from "effect/Context"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as FileSystem from "effect/FileSystem"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Path from "effect/Path"
+import type { PlatformError } from "effect/PlatformError"
+import * as Schema from "effect/Schema"
+import { Agent } from "./AgentOptions.ts"
+import { UsageError } from "./Failure.ts"
+
+/** The files of the user's state directory can't be read or written. */
+export class RegistryError extends Data.TaggedError("RegistryError")<{ readonly problem: string }> {
+  override get message() {
+    return `${this.problem}; XDG_STATE_HOME names another place`
+  }
+}
+
+/** What's known of a bridge beside its token. */
+export const BridgeRecord = Schema.Struct({ agent: Agent })
+
+export type BridgeRecord = typeof BridgeRecord.Type
+
+/** What a session was started with: the same is needed to start it again. None of it is secret. */
+export const SessionRecord = Schema.Struct({
+  directory: Schema.String,
+  permissions: Bridge.Permissions,
+  instructions: Schema.optional(Schema.String),
+  model: Schema.optional(Schema.String),
+  effort: Schema.optional(Schema.String)
+})
+
+export type SessionRecord = typeof SessionRecord.Type
+
+/** Where a bridge's files are. */
+export interface Places {
+  readonly stateDirectory: string
+  readonly agentHome: string
+}
+
+export class Registry extends Context.Service<Registry, {
+  /** The directory of it all. */
+  readonly root: string
+  readonly tokens: string
+  readonly places: (bridge: Bridge.BridgeId) => Places
+  /** The ids of the bridges that are known. */
+  readonly bridges: Effect.Effect<ReadonlyArray<Bridge.BridgeId>, RegistryError>
+  readonly bridge: (bridge: Bridge.BridgeId) => Effect.Effect<Option.Option<BridgeRecord>, RegistryError>
+  readonly keepBridge: (bridge: Bridge.BridgeId, record: BridgeRecord) => Effect.Effect<void, RegistryError>
+  readonly session: (
+    bridge: Bridge.BridgeId,
+    session: Bridge.SessionId
+  ) => Effect.Effect<Option.Option<SessionRecord>, RegistryError>
+  readonly keepSession: (
+    bridge: Bridge.BridgeId,
+    session: Bridge.SessionId,
+    record: SessionRecord
+  ) => Effect.Effect<void, RegistryError>
+}>()("@gangway/cli/Registry") {}
+
+/** The user's state directory, by the rules of the XDG base directories. */
+const stateHome = Effect.gen(function*() {
+  const path = yield* Path.Path
+  const variable = (name: string) =>
+    Effect.map(Effect.option(Config.String(name)), Option.filter((value) => path.isAbsolute(value)))
+  const given = yield* variable("XDG_STATE_HOME")
+  if (Option.isSome(given)) return given.value
+  const home = yield* variable("HOME")
+  if (Option.isSome(home)) return path.join(home.value, ".local", "state")
+  return yield* new UsageError({ problem: "there is no HOME: set XDG_STATE_HOME to an absolute path" })
+})
+
+export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem.FileSystem | Path.Path> = Layer.effect(
+  Registry,
+  Effect.gen(function*() {
+    const fs = yield* FileSystem.FileSystem
+    const path = yield* Path.Path
+    const root = path.join(yield* stateHome, "gangway")
+    const failed = (error: PlatformError | Schema.SchemaError) => new RegistryError({ problem: error.message })
+    yield* Effect.mapError(
+      Effect.andThen(fs.makeDirectory(root, { recursive: true, mode: 0o700 }), fs.chmod(root, 0o700)),
+      failed
+    )
+
+    const directory = (bridge: Bridge.BridgeId) => path.join(root, "bridges", bridge)
+    const bridgeFile = (bridge: Bridge.BridgeId) => path.join(directory(bridge), "bridge.json")
+    const sessionFile = (bridge: Bridge.BridgeId, session: Bridge.SessionId) =>
+      path.join(directory(bridge), "sessions", `${session}.json`)
+
+    const read = <S extends Schema.ConstraintDecoder<unknown>>(file: string, schema: S) =>
+      fs.readFileString(file).pipe(
+        Effect.flatMap(Schema.decodeUnknownEffect(Schema.fromJsonString(schema))),
+        Effect.asSome,
+        Effect.catchTag("PlatformError", (error) =>
+          error.reason._tag === "NotFound" ? Effect.succeedNone : Effect.fail(error)),
+        Effect.mapError((error) =>
+          error._tag === "SchemaError" ? new RegistryError({ problem: `${file} isn't what was written there` }) : failed(error)
+        )
+      )
+
+    // Whole at any time: several commands may write the same one at once.
+    const write = (file: string, value: BridgeRecord | SessionRecord) =>
+      Effect.gen(function*() {
+        yield* fs.makeDirectory(path.dirname(file), { recursive: true, mode: 0o700 })
+        const temporary = `${file}.${process.pid}`
+        yield* fs.writeFileString(temporary, `${JSON.stringify(value)}\n`, { mode: 0o600 })
+        yield* fs.rename(temporary, file)
+      }).pipe(Effect.mapError(failed))
+
+    return Registry.of({
+      root,
+      tokens: path.join(root, "tokens"),
+      places: (bridge) => ({
+        stateDirectory: path.join(directory(bridge), "state"),
+        agentHome: path.join(directory(bridge), "agent")
+      }),
+      bridges: fs.readDirectory(path.join(root, "bridges")).pipe(
+        Effect.map((names) => names.filter(Schema.is(Bridge.BridgeId)).sort()),
+        Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeed([])),
+        Effect.mapError(failed)
+      ),
+      bridge: (bridge) => read(bridgeFile(bridge), BridgeRecord),
+      keepBridge: (bridge, record) => write(bridgeFile(bridge), record),
+      session: (bridge, session) => read(sessionFile(bridge, session), SessionRecord),
+      keepSession: (bridge, session, record) => write(sessionFile(bridge, session), record)
+    })
+  })
+)

@@ -1,0 +1,19 @@
+/**
+ * `gangway`, the command that the others are commands of.
+ */
+import * as Command from "effect/unstable/cli/Command"
+import * as Registry from "../Registry.ts"
+import { abort } from "./abort.ts"
+import { attach } from "./attach.ts"
+import { demo } from "./demo.ts"
+import { run } from "./run.ts"
+
+export const gangway = Command.make("gangway").pipe(
+  Command.withDescription("Runs coding agents behind bridges that outlive connections, hosts and themselves"),
+  Command.withSubcommands([
+    demo,
+    Command.provide(run, Registry.layer),
+    Command.provide(attach, Registry.layer),
+    Command.provide(abort, Registry.layer)
+  ])
+)

@@ -1,0 +1,153 @@
+/**
+ * `gangway run`: starts a turn and follows it.
+ */
+import { Bridge } from "@gangway/protocol"
+import * as Crypto from "effect/Crypto"
+import * as Effect from "effect/Effect"
+import * as FileSystem from "effect/FileSystem"
+import * as Option from "effect/Option"
+import * as Path from "effect/Path"
+import * as Stdio from "effect/Stdio"
+import * as Stream from "effect/Stream"
+import * as Argument from "effect/unstable/cli/Argument"
+import * as Command from "effect/unstable/cli/Command"
+import * as Flag from "effect/unstable/cli/Flag"
+import { Agent } from "../AgentOptions.ts"
+import { connect } from "../Connect.ts"
+import { UsageError } from "../Failure.ts"
+import * as Flags from "../Flags.ts"
+import { Registry, type SessionRecord } from "../Registry.ts"
+import { Screen } from "../Screen.ts"
+import { interruptible } from "../Signals.ts"
+import { decideWho, watch } from "../Watch.ts"
+
+const text = (name: string, description: string) =>
+  Flag.String(name).pipe(Flag.withDescription(description), Flag.optional)
+
+export const run = Command.make(
+  "run",
+  {
+    prompt: Argument.String("prompt").pipe(
+      Argument.withDescription("What the agent is to do; '-' reads it from standard input")
+    ),
+    agent: Flag.Literals("agent", Agent.literals).pipe(
+      Flag.withDescription("The agent that works; claude-code by default"),
+      Flag.withDefault("claude-code")
+    ),
+    directory: text("directory", "Where it works; by default where the session did, or the current directory"),
+    session: Flag.optional(Flags.session).pipe(
+      Flag.withDescription("The session to go on in, or a new one's id; by default a new one")
+    ),
+    turn: Flags.turn.pipe(
+      Flag.withDescription("The turn's id: the same one again takes the turn up as it stands; by default a new one")
+    ),
+    model: text("model", "The model, in the agent's own words"),
+    effort: text("effort", "How much the agent thinks, in its own words"),
+    permissions: Flag.Literals("permissions", Bridge.Permissions.literals).pipe(
+      Flag.withDescription("What the agent may do without asking: nothing that asks, edits of files, or all; ask"),
+      Flag.optional
+    ),
+    instructions: text("instructions", "Added to the agent's system prompt"),
+    approvals: Flags.approvals.pipe(
+      Flag.withDescription("What the agent asks is asked at the terminal, denied (the default without one), or left to other hosts")
+    ),
+    json: Flags.json,
+    bridge: Flags.bridge.pipe(Flag.withDescription("The bridge's id; by default the agent's name")),
+    bridgeCommand: Flags.bridgeCommand
+  },
+  Effect.fn("gangway.run")(function*(options) {
+    const { agent, bridgeCommand, json } = options
+    const registry = yield* Registry
+    const screen = yield* Screen
+    const prompt = options.prompt === "-" ? yield* readPrompt : options.prompt
+    if (prompt.trim() === "") return yield* new UsageError({ problem: "the prompt is empty" })
+    const approvals = yield* decideWho({
+      given: options.approvals,
+      otherwise: "deny",
+      stdinIsTaken: options.prompt === "-"
+    })
+
+    const bridge = Option.getOrElse(options.bridge, () => Bridge.BridgeId.make(agent))
+    const session = Option.isSome(options.session) ? options.session.value : Bridge.SessionId.make(yield* randomId("s"))
+    const turnId = Option.isSome(options.turn) ? options.turn.value : Bridge.TurnId.make(yield* randomId("t"))
+    const record = yield* sessionRecord(options, yield* registry.session(bridge, session))
+
+    // Until here nothing runs that a signal would leave alone.
+    const { client, started } = yield* interruptible(Effect.gen(function*() {
+      const { client, env } = yield* connect({ bridge, agent, bridgeCommand })
+      const started = yield* client.startSession({ session, ...record, env })
+      yield* registry.keepSession(bridge, session, record)
+      return { client, started }
+    }))
+    yield* screen.note(screen.noteLook.style.dim(
+      `gangway: ${agent} in ${record.directory}; bridge ${bridge}, session ${session}, turn ${turnId}\n`
+    ))
+
+    yield* watch({
+      names: { bridge, session, turn: turnId, flags: Flags.bridgeCommandAgain(bridgeCommand) },
+      turn: started.startTurn({ turn: turnId, prompt }),
+      handle: client.session(session).turn(turnId),
+      from: 1,
+      attempt: 1,
+      directory: record.directory,
+      json,
+      approvals
+    })
+  }, Effect.scoped)
+).pipe(
+  Command.withDescription("Starts a turn and follows it to its end"),
+  Command.withExamples([
+    { command: "gangway run \"Make the tests pass.\" --permissions edits", description: "Lets the agent edit files here" },
+    { command: "git diff | gangway run - --json", description: "Reads the prompt, prints JSON" },
+    { command: "gangway run \"And now the docs.\" --session s-1a2b3c4d", description: "Goes on in a session" }
+  ])
+)
+
+const readPrompt = Effect.gen(function*() {
+  const { stdin, stdinIsTerminal } = yield* Stdio.Stdio
+  if (yield* stdinIsTerminal) yield* (yield* Screen).note("gangway: type the prompt, and end it with Ctrl-D\n")
+  return yield* Stream.mkString(Stream.decodeText(stdin)).pipe(
+    Effect.mapError(({ message }) => new UsageError({ problem: `the prompt can't be read: ${message}` }))
+  )
+}).pipe(interruptible)
+
+const randomId = (prefix: string) =>
+  Effect.map(
+    Effect.orDie(Effect.flatMap(Crypto.Crypto, (crypto) => crypto.randomBytes(8))),
+    (bytes) => `${prefix}-${[...bytes].map((byte) => (byte % 36).toString(36)).join("")}`
+  )
+
+// A session that's known is what it was, where nothing else is asked for.
+const sessionRecord = Effect.fnUntraced(function*(
+  options: {
+    readonly directory: Option.Option<string>
+    readonly permissions: Option.Option<Bridge.Permissions>
+    readonly instructions: Option.Option<string>
+    readonly model: Option.Option<string>
+    readonly effort: Option.Option<string>
+  },
+  known: Option.Option<SessionRecord>
+) {
+  const path = yield* Path.Path
+  const fs = yield* FileSystem.FileSystem
+  const before = Option.getOrUndefined(known)
+  const given = Option.getOrUndefined(options.directory)
+  const directory = given === undefined ? before?.directory ?? path.resolve(".") : path.resolve(given)
+  const isDirectory = yield* fs.stat(directory).pipe(
+    Effect.map(({ type }) => type === "Directory"),
+    Effect.orElseSucceed(() => false)
+  )
+  if (!isDirectory) return yield* new UsageError({ problem: `there is no directory ${directory}` })
+  const optional = <K extends "instructions" | "model" | "effort">(key: K) => {
+    const value = Option.getOrUndefined(options[key]) ?? before?.[key]
+    return value === undefined ? {} : { [key]: value } as { [P in K]: string }
+  }
+  const record: SessionRecord = {
+    directory,
+    permissions: Option.getOrUndefined(options.permissions) ?? before?.permissions ?? "ask",
+    ...optional("instructions"),
+    ...optional("model"),
+    ...optional("effort")
+  }
+  return record
+})

@@ -1,0 +1,43 @@
+/**
+ * Text of agents on a line of a terminal.
+ */
+
+// What agents say must not move the cursor, change colours, or turn the direction of what's asked for approval.
+const isUnsafe = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g
+
+/** The text with control characters shown, not obeyed; newlines and tabs stay, carriage returns go. */
+export const printable = (text: string): string =>
+  text.replace(isUnsafe, (character) => {
+    const code = character.charCodeAt(0)
+    if (character === "\r") return ""
+    if (code < 0x20) return String.fromCharCode(0x2400 + code)
+    return code === 0x7f ? "\u2421" : "\ufffd"
+  })
+
+/** The text on one line, printable. */
+export const oneLine = (text: string): string => printable(text).trim().replace(/\s*\n\s*/g, " ⏎ ").replaceAll("\t", " ")
+
+/** The text, or what of it fits the columns, with an ellipsis. */
+export const cut = (text: string, columns: number): string => {
+  if (Bun.stringWidth(text) <= columns) return text
+  let out = ""
+  let width = 0
+  for (const { segment } of new Intl.Segmenter().segment(text)) {
+    const next = width + Bun.stringWidth(segment)
+    if (next > columns - 1) break
+    out += segment
+    width = next
+  }
+  return `${out}…`
+}
+
+/** The first lines of a text, printable, each cut; a last one says how many more there are. */
+export const firstLines = (text: string, lines: number, columns: number): ReadonlyArray<string> => {
+  const all = printable(text).replace(/\s+$/, "").split("\n")
+  // One line more costs as much as to say that there is one.
+  if (all.length <= lines + 1) return all.map((line) => cut(line.replaceAll("\t", "  "), columns))
+  return [
+    ...all.slice(0, lines).map((line) => cut(line.replaceAll("\t", "  "), columns)),
+    `… ${all.length - lines} more lines`
+  ]
+}
