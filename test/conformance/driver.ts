@@ -28,6 +28,7 @@ import {
   type Profile,
   suite,
   test,
+  unpaired,
   until,
   waitForFile,
   type World
@@ -72,7 +73,7 @@ export const driverConformance = (profile: Profile) => {
         const host = yield* world.open()
         const { parts } = yield* play(host, [{ bash: "echo made > made.txt; cat made.txt" }, { text: "Made." }])
         const [call] = only(parts, "tool-call")
-        assert.strictEqual(call!.name, profile.tools.shell)
+        assert.strictEqual(call!.name, profile.shell)
         assert.isTrue(call!.providerExecuted)
         assert.include(JSON.stringify(call!.params), "cat made.txt")
         const pieces = only(parts, "tool-params-delta").filter(({ id }) => id === call!.id)
@@ -171,7 +172,7 @@ export const driverConformance = (profile: Profile) => {
         const calls = only(parts, "tool-call")
         assert.deepStrictEqual(requests.map(({ toolCallId }) => toolCallId), calls.map(({ id }) => id))
         assert.strictEqual(new Set(requests.map(({ approvalId }) => approvalId)).size, 2)
-        assert.isTrue(requests.every(({ edits, name }) => !edits && name === profile.tools.shell))
+        assert.isTrue(requests.every(({ edits, name }) => !edits && name === profile.shell))
         assert.strictEqual((yield* fileOf(`${world.directory}/yes.txt`)).trim(), "yes")
         assert.strictEqual(yield* fileOf(`${world.directory}/no.txt`), "")
         const [, denied] = only(parts, "tool-result")
@@ -423,6 +424,7 @@ export const driverConformance = (profile: Profile) => {
           const last = (yield* world.server.calls("Do it.")).at(-1)!
           const texts = JSON.stringify(messagesOf(last))
           assert.strictEqual(texts.split("Do it.").length, 2, "the prompt is there once")
+          assert.deepStrictEqual(unpaired(messagesOf(last)), [])
           assert.strictEqual(yield* fileOf(`${world.directory}/never.txt`), "")
         }))
     }
@@ -486,6 +488,7 @@ export const driverConformance = (profile: Profile) => {
           assert.deepStrictEqual(sees.slice(0, seen.length), seen)
           assert.strictEqual(JSON.stringify(sees).split("Do it.").length, 2)
           assert.include(JSON.stringify(sees.at(-1)), "Carry on")
+          assert.deepStrictEqual(unpaired(sees), [])
           // What the agent couldn't tell about the open call is told.
           const open = only(partsOf(log), "tool-call")[1]!
           const [result, ...more] = only(partsOf(log), "tool-result").filter(({ id }) => id === open.id)

@@ -23,8 +23,8 @@ export interface Profile {
     /** More variables for the agent's environment. */
     readonly env?: Readonly<Record<string, string>>
   }) => Effect.Effect<Driver, Bridge.DriverError, BunServices.BunServices>
-  /** The agent's names of the tools that scripts use. */
-  readonly tools: { readonly shell: string; readonly write: string; readonly edit: string }
+  /** The agent's name of the tool that runs commands. */
+  readonly shell: string
   /** The name under which the model calls a host tool. */
   readonly hostTool: (name: string) => string
 }
@@ -120,6 +120,18 @@ export const messagesOf = (request: ModelServer.Recorded): ReadonlyArray<unknown
       (block) => ({ ...block, cache_control: undefined })
     )
   }))
+}
+
+/** The tool calls of messages without a result, and results without a call: a model refuses either. */
+export const unpaired = (messages: ReadonlyArray<unknown>): ReadonlyArray<string> => {
+  const blocks = (messages as ReadonlyArray<{ content: ReadonlyArray<Record<string, string>> }>).flatMap(
+    ({ content }) => content
+  )
+  const ids = (type: string, field: string) =>
+    blocks.filter((block) => block["type"] === type).map((block) => block[field]!)
+  const calls = ids("tool_use", "id")
+  const results = ids("tool_result", "tool_use_id")
+  return [...calls.filter((id) => !results.includes(id)), ...results.filter((id) => !calls.includes(id))]
 }
 
 export const kinds = (parts: ReadonlyArray<Bridge.Part>): ReadonlyArray<string> => parts.map(({ type }) => type)

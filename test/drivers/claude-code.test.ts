@@ -41,7 +41,7 @@ const claude: Profile = {
         ...env
       }
     }),
-  tools: { shell: "Bash", write: "Write", edit: "Edit" },
+  shell: "Bash",
   hostTool: (name) => `mcp__host__${name}`
 }
 

@@ -36,15 +36,15 @@ export const fileChange = (result: unknown, toolCallId: string): typeof Bridge.F
   const edited = Option.getOrUndefined(decodeEdited(result))
   if (edited !== undefined) {
     const created = edited.type === "create"
+    const hunks = created && edited.structuredPatch.length === 0
+      ? wholeFile(edited.content ?? "")
+      : edited.structuredPatch
     return {
       type: "file-change",
       path: edited.filePath,
       kind: created ? "create" : "update",
-      diff: unifiedDiff(
-        edited.filePath,
-        created,
-        created && edited.structuredPatch.length === 0 ? wholeFile(edited.content ?? "") : edited.structuredPatch
-      ),
+      // A change that took too long to compare comes without hunks.
+      ...(created || hunks.length > 0 ? { diff: unifiedDiff(edited.filePath, created, hunks) } : {}),
       toolCallId
     }
   }

@@ -80,7 +80,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   /** Whether the conversation is known to have begun. */
   let begun = options.conversation !== undefined && options.established
   const missing = lost(`Claude Code has no transcript ${conversation} of ${directory}`)
-  const isEmpty = (file: string) => Effect.map(files(Transcript.read(file)), ({ entries }) => entries.length === 0)
+  const isEmpty = (file: string) => files(Transcript.isEmpty(file))
   if (begun) {
     const file = yield* find
     if (file === undefined || (yield* isEmpty(file))) return yield* missing

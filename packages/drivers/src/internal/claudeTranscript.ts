@@ -174,6 +174,14 @@ export const read = Effect.fnUntraced(function*(
   return { conversation, entries }
 })
 
+/** Whether a transcript holds no message yet, only notes about what was going to be said. */
+export const isEmpty = Effect.fnUntraced(function*(file: string) {
+  const fs = yield* FileSystem.FileSystem
+  const lines = (yield* fs.readFileString(file)).split("\n")
+  // Without parsing: a transcript may be long, and within strings the quotes are escaped.
+  return !lines.some((line) => line.endsWith("}") && /"type":"(?:user|assistant)"/.test(line))
+})
+
 const State = Schema.Struct({
   agent: Schema.Literal("claude-code"),
   format: Schema.Literal(1),
