@@ -173,6 +173,32 @@ describe("Launcher", () => {
       assert.include(error.message, "exited with 2; its log ends with:\n")
     }))
 
+  it.live("launches again where a bridge is killed while it starts, before or after it wrote its file", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({
+        onLaunch: ({ launch }, sandbox) => {
+          if (sandbox.lines.length > 4) return undefined
+          // Nobody listens there any more.
+          if (sandbox.lines.length % 2 === 0) sandbox.list({ port: 1, launch })
+          return { exitCode: 137 }
+        }
+      })
+      const client = yield* connect(sandbox)
+      assert.strictEqual(sandbox.lines.length, 5)
+      assert.strictEqual((yield* client.hello).launch, sandbox.lines[4]!.launch)
+    }))
+
+  it.effect("gives up where bridges are killed while they start, one like the other", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({ onLaunch: () => ({ exitCode: 143, log: "Terminated" }) })
+      const connecting = yield* Effect.forkScoped(Effect.flip(connect(sandbox)))
+      yield* TestClock.adjust("10 minutes")
+      const error = yield* Fiber.join(connecting)
+      assert.deepStrictEqual(error.reason, { _tag: "LaunchFailed", exitCode: 143, log: "Terminated" })
+      assert.isAtLeast(sandbox.lines.length, 10)
+      assert.isAtMost(sandbox.lines.length, 30)
+    }))
+
   it.live("launches nothing with options that can't be", () =>
     Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make()

@@ -30,6 +30,12 @@ const launchTimeout = 60_000
 // Exit codes 3 and 0 say that another bridge serves or will; so many in a row say that none does.
 const maxLaunches = 3
 
+/**
+ * How often a bridge is launched that's killed before it answers, after longer and longer waits. What ends a bridge
+ * while it starts, for memory or by hand, is what ends one at any other time: the next one may live.
+ */
+const maxKilled = 20
+
 export const connector = (
   { crypto, sandbox, tokens }: {
     readonly sandbox: Sandbox["Service"]
@@ -97,8 +103,8 @@ export const connector = (
     return yield* awake(sandbox.start({ ...program, stdinLine, log }))
   })
 
-  // Waits for a bridge other than the `dead` one, whoever launched it; `undefined` where it's to be sought again.
-  const launched = Effect.fnUntraced(function*(started: Started, dead: string | undefined) {
+  // Waits for a bridge other than the `dead` one, whoever launched it; or says why it's to be sought again.
+  const launched = Effect.fnUntraced(function*(started: Started, dead: string | undefined, again: boolean) {
     const since = yield* Clock.currentTimeMillis
     let interval = 15
     let exitCode = Option.none<number>()
@@ -111,7 +117,8 @@ export const connector = (
       }
       if (Option.isSome(exitCode)) {
         // The file was read once more since it ended.
-        if (exitCode.value === Bridge.ExitCode.portTaken || exitCode.value === Bridge.ExitCode.done) return undefined
+        if (exitCode.value === Bridge.ExitCode.portTaken || exitCode.value === Bridge.ExitCode.done) return "elsewhere"
+        if (again && killedCodes.has(exitCode.value)) return "killed"
         return yield* new Connection.Lost({
           reason: { _tag: "LaunchFailed", exitCode: exitCode.value, log: yield* logTail }
         })
@@ -127,6 +134,7 @@ export const connector = (
     let dead: string | undefined = retired
     let suspect: { readonly launch: string; readonly since: number } | undefined
     let launches = 0
+    let killed = 0
     let reason: Reason = { _tag: "Refused" }
     while (true) {
       const file = yield* listeningFile
@@ -137,8 +145,13 @@ export const connector = (
             reason: { _tag: "LaunchFailed", exitCode: Bridge.ExitCode.portTaken, log: yield* logTail }
           })
         }
-        const connection = yield* launched(yield* start, dead)
-        if (connection !== undefined) return connection
+        const found = yield* launched(yield* start, dead, killed < maxKilled)
+        if (found === "killed") {
+          launches--
+          yield* Effect.sleep(Duration.millis(Math.min(5000, 50 * 2 ** killed++)))
+        } else if (found !== "elsewhere") {
+          return found
+        }
         continue
       }
       const opened = yield* openFile(file.value)
@@ -168,6 +181,9 @@ export const connector = (
 
   return { connect, connectTo: open }
 }
+
+// SIGHUP, SIGINT, SIGKILL and SIGTERM, as a sandbox tells them.
+const killedCodes: ReadonlySet<number> = new Set([129, 130, 137, 143])
 
 const decodeListeningFile = Schema.decodeUnknownOption(Schema.fromJsonString(Bridge.ListeningFile))
 
