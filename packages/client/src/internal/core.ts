@@ -37,13 +37,16 @@ export interface Core {
   readonly connection: (options: { readonly launch: boolean }) => Effect.Effect<Connection, BridgeUnavailable>
   readonly unavailable: (reason: Reason) => Effect.Effect<never, BridgeUnavailable>
   /** Runs a command, again where its connection was lost on the way: commands are safe to repeat. */
-  readonly call: <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) => Effect.Effect<A, CommandError<E>>
+  readonly call: <A, E>(command: Command<A, E>) => Effect.Effect<A, CommandError<E>>
   /** Runs a command on the bridge that listens on the port, if it answers as that launch. */
   readonly callAt: <A, E>(
     at: { readonly port: number; readonly launch: string },
-    command: (commands: Commands) => Effect.Effect<A, E>
+    command: Command<A, E>
   ) => Effect.Effect<A, Exclude<E, RpcClientError> | Lost>
 }
+
+/** A command, told which launch of the bridge it goes to. */
+export type Command<A, E> = (commands: Commands, launch: string) => Effect.Effect<A, E>
 
 // A command that was lost with its connection this many times in a row is at fault itself.
 const maxRepeats = 5
@@ -107,7 +110,7 @@ export const make = Effect.fnUntraced(function*(options: {
   const unavailable = (reason: Reason) => Effect.fail(new BridgeUnavailable({ bridge, reason }))
 
   const repeat = <A, E>(
-    command: (commands: Commands) => Effect.Effect<A, E>,
+    command: Command<A, E>,
     repeats: number,
     reason: Reason
   ): Effect.Effect<A, CommandError<E>> =>
@@ -116,27 +119,30 @@ export const make = Effect.fnUntraced(function*(options: {
       : Effect.delay(run(command, repeats), Duration.millis(25 * 2 ** repeats))
 
   const run = <A, E>(
-    command: (commands: Commands) => Effect.Effect<A, E>,
+    command: Command<A, E>,
     repeats: number
   ): Effect.Effect<A, CommandError<E>> =>
-    Effect.flatMap(connection({ launch: true }), ({ commands, hello, socket }) =>
-      attempt(command(commands)).pipe(
-        Effect.catch((error) => {
-          const known = error as Exclude<E, RpcClientError> | Lost | Replaced | Closing
-          if (known instanceof Lost) {
-            return known.reason._tag === "ProtocolError"
-              ? unavailable(known.reason)
-              : repeat(command, repeats + 1, known.reason)
-          }
-          if (isRetired(known)) {
-            retired = hello.launch
-            return repeat(command, repeats + 1, { _tag: "Retired", error: known })
-          }
-          return Effect.fail(known as CommandError<E>)
-        }),
-        // The answer may still come on the suspect connection; the first outcome is the same on either.
-        Effect.raceFirst(Effect.andThen(socket.suspected, Effect.suspend(() => run(command, repeats))))
-      ))
+    Effect.flatMap(
+      connection({ launch: true }),
+      ({ commands, hello, socket }) =>
+        attempt(command(commands, hello.launch)).pipe(
+          Effect.catch((error) => {
+            const known = error as Exclude<E, RpcClientError> | Lost | Replaced | Closing
+            if (known instanceof Lost) {
+              return known.reason._tag === "ProtocolError"
+                ? unavailable(known.reason)
+                : repeat(command, repeats + 1, known.reason)
+            }
+            if (isRetired(known)) {
+              retired = hello.launch
+              return repeat(command, repeats + 1, { _tag: "Retired", error: known })
+            }
+            return Effect.fail(known as CommandError<E>)
+          }),
+          // The answer may still come on the suspect connection; the first outcome is the same on either.
+          Effect.raceFirst(Effect.andThen(socket.suspected, Effect.suspend(() => run(command, repeats))))
+        )
+    )
 
   return {
     bridge,
@@ -150,7 +156,7 @@ export const make = Effect.fnUntraced(function*(options: {
         const at = known === undefined ? connector.connectTo(port) : Effect.succeed(known)
         return Effect.flatMap(at, ({ commands, hello }) =>
           hello.launch === launch
-            ? attempt(command(commands))
+            ? attempt(command(commands, launch))
             : new Lost({ reason: { _tag: "WrongBridge", bridge: hello.bridge, launch: hello.launch } }))
       }).pipe(Effect.scoped)
   }

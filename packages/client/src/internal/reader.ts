@@ -20,9 +20,9 @@ import * as Rpc from "effect/unstable/rpc/Rpc"
 import type { ResponseExitEncoded } from "effect/unstable/rpc/RpcMessage"
 import { BridgeUnavailable, type Reason } from "../BridgeUnavailable.ts"
 import { PartsLost, type ReadError, type ReadOptions, type TurnPart } from "../Turn.ts"
+import type { Read } from "./bufferedRead.ts"
 import type { Connection } from "./connection.ts"
 import type { Core } from "./core.ts"
-import type { Read } from "./socket.ts"
 import { defectText } from "./socket.ts"
 
 export interface Options extends ReadOptions {

@@ -22,29 +22,35 @@ export const start = Effect.fnUntraced(
 export const attach = (core: Core, session: Bridge.SessionId): Session => make(core, session, undefined).handle
 
 const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | undefined) => {
-  // The bridge that had the session started, by this host.
-  let launch: string | undefined
+  // The launch that this host started the session on.
+  let startedOn: string | undefined
 
-  const currentLaunch = Effect.map(core.connection({ launch: true }), ({ hello }) => hello.launch)
+  const start = core.call((commands, launch) =>
+    Effect.tap(commands.StartSession(payload(options!)), () =>
+      Effect.sync(() => {
+        startedOn = launch
+      }))
+  )
 
-  const start = Effect.gen(function*() {
-    const reply = yield* core.call((commands) => commands.StartSession(payload(options!)))
-    launch = yield* currentLaunch
-    return reply
-  })
-
-  // A session is dormant on a new bridge, so it's started again; one that somebody stopped stays stopped.
+  // A session is dormant on a new bridge, so it's started again; one that somebody stopped stays stopped. While hosts
+  // launch bridges at once, the next command may find yet another one.
   const restarting = <A, E extends { readonly _tag: string }>(
-    command: (commands: Commands) => Effect.Effect<A, E>
+    command: (commands: Commands) => Effect.Effect<A, E>,
+    restarts = maxRestarts
   ): Effect.Effect<A, CommandError<E> | StartSessionError> =>
-    core.call(command).pipe(
-      Effect.catch((error) => {
-        const failed = Effect.fail(error)
-        if (error._tag !== "SessionNotStarted" || options === undefined) return failed
-        return Effect.flatMap(currentLaunch, (current) =>
-          current === launch ? failed : Effect.andThen(start, core.call(command)))
-      })
-    )
+    Effect.suspend(() => {
+      let answeredBy: string | undefined
+      return core.call((commands, launch) => {
+        answeredBy = launch
+        return command(commands)
+      }).pipe(
+        Effect.catch((error): Effect.Effect<A, CommandError<E> | StartSessionError> => {
+          const isNew = error._tag === "SessionNotStarted" && answeredBy !== startedOn
+          if (!isNew || options === undefined || restarts === 0) return Effect.fail(error)
+          return Effect.andThen(start, restarting(command, restarts - 1))
+        })
+      )
+    })
 
   // Another bridge that holds the session takes its answers; where it can't be reached, the session is taken over.
   const answer: Turn.Owner["answer"] = <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) =>
@@ -106,6 +112,8 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
 
   return { handle, start }
 }
+
+const maxRestarts = 5
 
 const isTagged = (error: unknown, tag: string) =>
   typeof error === "object" && error !== null && "_tag" in error && error._tag === tag

@@ -19,12 +19,13 @@ import type * as Scope from "effect/Scope"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
 import * as RpcClient from "effect/unstable/rpc/RpcClient"
 import { RpcClientDefect, RpcClientError } from "effect/unstable/rpc/RpcClientError"
-import type { FromServerEncoded, ResponseExitEncoded } from "effect/unstable/rpc/RpcMessage"
+import type { FromServerEncoded } from "effect/unstable/rpc/RpcMessage"
 import { RequestId } from "effect/unstable/rpc/RpcMessage"
 import * as RpcSerialization from "effect/unstable/rpc/RpcSerialization"
 import type { WebSocketEvent, WebSocketLike } from "effect/unstable/socket/Socket"
 import type { Reason } from "../BridgeUnavailable.ts"
 import { WebSocketConstructor } from "../WebSocketConstructor.ts"
+import { type BufferedRead, make as makeBufferedRead, type Read } from "./bufferedRead.ts"
 
 // In characters of messages.
 const ackBelow = 1024 * 1024
@@ -39,31 +40,6 @@ const pingInterval = "15 seconds"
 
 // A connection is suspect when this many pings, and so 30 s, have brought no message.
 const unansweredPings = 2
-
-/**
- * What a read has to say when its consumer asks.
- *
- * `Suspect` comes when nothing arrived for 30 s after a ping. The WebSocket API shows whole messages only, so this may
- * be a dead connection, or a big message on a slow link, whose bytes are on their way. The reader can't tell, so it
- * opens a second connection and takes whichever brings something first: a dead connection costs no more than the 30 s,
- * and on a slow link no byte that arrived is thrown away.
- */
-export type Signal =
-  | { readonly _tag: "Events"; readonly events: ReadonlyArray<TurnEvent> }
-  | { readonly _tag: "Ended"; readonly exit: ResponseExitEncoded["exit"] }
-  | { readonly _tag: "Overflown" }
-  | { readonly _tag: "Lost"; readonly reason: Reason }
-  | { readonly _tag: "Suspect" }
-
-/** A read of a turn on one connection. It has one consumer. */
-export interface Read {
-  /** What there is, without waiting. */
-  readonly poll: () => Signal | undefined
-  /** Waits until `poll` has something to say; with `ignoreSuspicion` until that is something else than `Suspect`. */
-  readonly wait: (ignoreSuspicion: boolean) => Effect.Effect<void>
-  /** Ends it, and tells the bridge. */
-  readonly close: () => void
-}
 
 /** An open WebSocket. */
 export interface Socket {
@@ -103,7 +79,7 @@ export const open: (options: {
   const lost = Deferred.makeUnsafe<Reason>()
   const suspicion = Latch.makeUnsafe(false)
   const idle = Latch.makeUnsafe(true)
-  const reads = new Map<unknown, InternalRead>()
+  const reads = new Map<unknown, BufferedRead>()
   // In the order in which they began to be held back.
   const holding = new Set<unknown>()
   const requests = new Map<unknown, { readonly clientId: number; readonly size: number }>()
@@ -260,7 +236,7 @@ export const open: (options: {
     makeRequestId,
     read: (payload) => {
       const id = makeRequestId()
-      const read = makeRead({
+      const read = makeBufferedRead({
         isSuspect,
         onTaken: (held) => {
           if (!holding.delete(id)) return
@@ -339,69 +315,3 @@ const opened = (webSocket: WebSocketLike) =>
 // A character has at most three bytes.
 const isLongerThan = (text: string, bytes: number) =>
   text.length > bytes || (text.length * 3 > bytes && new TextEncoder().encode(text).length > bytes)
-
-interface InternalRead extends Read {
-  /** Takes events; gives how much waits then. */
-  readonly push: (events: ReadonlyArray<TurnEvent>, size: number) => number
-  /** One more batch that the bridge isn't told of before the consumer has taken what waits. */
-  readonly hold: () => void
-  readonly end: (last: Signal) => void
-  readonly wake: () => void
-}
-
-const makeRead = (options: {
-  readonly isSuspect: () => boolean
-  readonly onTaken: (held: number) => void
-  readonly onClose: () => void
-}): InternalRead => {
-  let events: Array<TurnEvent> = []
-  let buffered = 0
-  let held = 0
-  let last: Signal | undefined
-  let waiter: { readonly ignoreSuspicion: boolean; readonly resume: (_: Effect.Effect<void>) => void } | undefined
-
-  const isReady = (ignoreSuspicion: boolean) =>
-    events.length > 0 || last !== undefined || (!ignoreSuspicion && options.isSuspect())
-  const wake = () => {
-    if (waiter === undefined || !isReady(waiter.ignoreSuspicion)) return
-    const { resume } = waiter
-    // It may wait again before `resume` returns.
-    waiter = undefined
-    resume(Effect.void)
-  }
-
-  return {
-    poll: () => {
-      if (events.length === 0) return last ?? (options.isSuspect() ? { _tag: "Suspect" } : undefined)
-      const signal: Signal = { _tag: "Events", events }
-      events = []
-      buffered = 0
-      if (held > 0) options.onTaken(held)
-      held = 0
-      return signal
-    },
-    wait: (ignoreSuspicion) =>
-      Effect.callback((resume) => {
-        if (isReady(ignoreSuspicion)) return resume(Effect.void)
-        waiter = { ignoreSuspicion, resume }
-        return Effect.sync(() => {
-          waiter = undefined
-        })
-      }),
-    close: options.onClose,
-    push: (chunk, size) => {
-      events.push(...chunk)
-      buffered += size
-      wake()
-      return buffered
-    },
-    hold: () => {
-      held++
-    },
-    end: (signal) => {
-      last ??= signal
-      wake()
-    },
-    wake
-  }
-}
