@@ -34,11 +34,13 @@ const world = Effect.gen(function*() {
       Effect.flatMap(Schema.decodeEffect(Schema.fromJsonString(Bridge.ListeningFile))),
       Effect.map(({ pid }) => pid)
     )
-  const connectTo = Effect.fnUntraced(function*(name: string) {
+  for (const name of ["b1", "b2"]) {
     yield* Effect.addFinalizer(() =>
       Effect.ignore(Effect.flatMap(pid(name), (pid) => Effect.try(() => process.kill(pid, "SIGTERM"))))
     )
-    return yield* connect({
+  }
+  const connectTo = (name: string) =>
+    connect({
       bridge: Bridge.BridgeId.make(name),
       stateDirectory: stateDirectory(name),
       agentOptions: {
@@ -56,7 +58,6 @@ const world = Effect.gen(function*() {
       },
       idleTimeout: "1 minute"
     })
-  })
   const read = (file: string) => Effect.orElseSucceed(fs.readFileString(`${directory}/${file}`), () => "")
   // The transcripts of the bridge's agent.
   const conversation = (name: string) =>
@@ -132,6 +133,40 @@ describe(
           assert.deepStrictEqual(sees.slice(0, seen.length), seen)
           assert.strictEqual(JSON.stringify(sees).split("Do it.").length, 2)
           yield* started.destroy
+        }))
+
+      it.effect("end together: the agent of a killed bridge acts no more, and calls no model", () =>
+        Effect.gen(function*() {
+          const { connect, directory, pid, read, server } = yield* world
+          yield* Effect.scoped(Effect.gen(function*() {
+            const started = yield* (yield* connect("b1")).startSession({ session, directory, permissions: "all" })
+            yield* started.startTurn({
+              turn: Bridge.TurnId.make("t1"),
+              prompt: `Do it. ${
+                script(
+                  { bash: "echo $$ > pid.txt; perl -e 'sleep 1000'" },
+                  ...Array.from({ length: 20 }, (_, step) => ({ bash: `echo ${step} > step-${step}.txt` }))
+                )
+              }`
+            })
+            yield* eventually(Effect.map(read("pid.txt"), (content) => content.endsWith("\n")))
+          }))
+          // Nobody is there to launch another.
+          const shell = Number((yield* read("pid.txt")).trim())
+          process.kill(yield* pid("b1"), "SIGKILL")
+          yield* eventually(Effect.sync(() => {
+            try {
+              return process.kill(shell, 0) && false
+            } catch {
+              return true
+            }
+          }))
+          const calls = (yield* server.calls("Do it.")).length
+          // It may be about to call its model once more when it ends.
+          assert.isAtMost(calls, 2)
+          yield* Effect.sleep("1 second")
+          assert.isAtMost((yield* server.calls("Do it.")).length, 2)
+          assert.strictEqual(yield* read("step-0.txt"), "")
         }))
 
       it.effect("stop at an abort, leave nothing running, and tell what was used", () =>

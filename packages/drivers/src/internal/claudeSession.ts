@@ -32,7 +32,8 @@ import * as Transcript from "./claudeTranscript.ts"
 import { joinSurrogates } from "./surrogates.ts"
 
 export interface Agent {
-  readonly program: string
+  /** The program and the arguments before its own. */
+  readonly program: readonly [string, ...Array<string>]
   readonly options: Options
   readonly home: ReturnType<typeof Transcript.homeOf>
 }
