@@ -357,19 +357,23 @@ export const make = Effect.fnUntraced(function*(
       const file = yield* core.file
       if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
       const outcome = yield* core.holdIfFree
-      if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, turn, from, attempt)
+      if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, file, turn, from, attempt)
       if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn)
       return readOthers(turn, from, attempt)
     }))
 
   const readHeld = Effect.fnUntraced(function*(
     holding: Holding,
+    onDisk: SessionFile.SessionFile,
     turn: Bridge.TurnId,
     from: number,
     attempt: number | undefined
   ) {
     const opened = holding.log()
-    if (opened === undefined || opened.log.turn !== turn) return yield* turnNotFound(holding.file()!, turn)
+    if (opened === undefined || opened.log.turn !== turn) {
+      // A file that's being written for the first time is on disk before it's known here.
+      return yield* turnNotFound(holding.file() ?? onDisk, turn)
+    }
     return opened.reading(opened.log.read({ from, attempt }))
   })
 

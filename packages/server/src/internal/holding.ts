@@ -9,8 +9,8 @@ import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
-import * as Redaction from "../Redaction.ts"
 import * as Supervisor from "../Supervisor.ts"
 import * as TurnLog from "../TurnLog.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
@@ -20,8 +20,8 @@ import * as SessionFile from "./sessionFile.ts"
 /** A turn's log that stays open while somebody reads it, also after a newer turn took its place. */
 export interface OpenLog {
   readonly log: TurnLog.TurnLog
-  /** Keeps the log open for the stream. */
-  readonly reading: <A, E>(stream: Stream.Stream<A, E>) => Stream.Stream<A, E>
+  /** Keeps the log open for the stream; fails where it's closed already. */
+  readonly reading: <A, E, E2>(stream: Stream.Stream<A, E>, closed: () => E2) => Stream.Stream<A, E | E2>
   /** Closes the log after its last reader. */
   readonly retire: Effect.Effect<void>
 }
@@ -91,23 +91,22 @@ const openLog = Effect.fnUntraced(function*<E, R>(
   )
   let readers = 0
   let retired = false
-  const close = Effect.suspend(() => retired && readers === 0 ? Scope.close(scope, Exit.void) : Effect.void)
+  const isClosed = () => retired && readers === 0
+  const close = Effect.suspend(() => isClosed() ? Scope.close(scope, Exit.void) : Effect.void)
+  const read = Effect.acquireRelease(
+    Effect.sync(() => {
+      readers++
+    }),
+    () =>
+      Effect.suspend(() => {
+        readers--
+        return close
+      })
+  )
   const opened: OpenLog = {
     log,
-    reading: (stream) =>
-      Stream.unwrap(Effect.as(
-        Effect.acquireRelease(
-          Effect.sync(() => {
-            readers++
-          }),
-          () =>
-            Effect.suspend(() => {
-              readers--
-              return close
-            })
-        ),
-        stream
-      )),
+    reading: (stream, closed) =>
+      Stream.unwrap(Effect.suspend(() => isClosed() ? Effect.fail(closed()) : Effect.as(read, stream))),
     retire: Effect.suspend(() => {
       retired = true
       return close
@@ -117,74 +116,82 @@ const openLog = Effect.fnUntraced(function*<E, R>(
 })
 
 /** Loads what's on disk of a session whose lock `scope` holds, and begins to end what an earlier bridge left running. */
-export const load = Effect.fnUntraced(function*(
-  context: BridgeContext,
-  session: Bridge.SessionId,
-  scope: Scope.Closeable
-): Effect.fn.Return<
+export const load = Effect.fnUntraced(function*(options: {
+  readonly context: BridgeContext
+  readonly session: Bridge.SessionId
+  readonly scope: Scope.Closeable
+  /** Replaces the secrets that are known when it's called. */
+  readonly redact: (text: string) => string
+}): Effect.fn.Return<
   Holding,
   Bridge.LogUnavailable | Bridge.UnsupportedFormat,
   FileSystem.FileSystem
 > {
+  const { context, redact, scope, session } = options
   const fs = yield* FileSystem.FileSystem
   const { state } = context
-  const unavailable = (error: { readonly message: string }) => new Bridge.LogUnavailable({ problem: error.message })
   const logOptions = { sync: context.sync, maxTurnBytes: context.maxTurnBytes, reserve: state.reserveFile(session) }
 
   let file = yield* readFile(context, session)
   let log: OpenLog | undefined
-  const save: Holding["save"] = (next, options) =>
-    Effect.map(state.writeAtomic(state.sessionFile(session), `${encodeFile(next)}\n`, options), () => {
+  // Nobody changes what another is about to store.
+  const one = Semaphore.makeUnsafe(1)
+  const write = (next: SessionFile.SessionFile, sync: boolean) =>
+    Effect.map(state.writeAtomic(state.sessionFile(session), `${encodeFile(next)}\n`, { sync }), () => {
       file = next
     })
-
-  const note: Holding["note"] = (next) =>
-    Effect.suspend(() => {
-      file = next
-      return Effect.ignore(save(next, { sync: false }))
-    })
+  const save: Holding["save"] = (change) => one.withPermit(Effect.suspend(() => write(change(file!), true)))
+  const note: Holding["note"] = (change) =>
+    one.withPermit(Effect.suspend(() => {
+      file = change(file!)
+      return Effect.ignore(write(file, false))
+    }))
 
   const marker = file?.marker ?? (yield* randomName)
-  const redact = Redaction.make(context.secrets).text
   const supervisor = yield* Scope.provide(
     Supervisor.make({ driver: context.driver.name, marker: { name: Supervisor.markerName, value: marker }, redact }),
     scope
   )
-  const reaping = file?.active === true ? yield* Effect.forkIn(supervisor.endAll, scope) : undefined
+  // Until they're ended, a later bridge must look for them too.
+  const reaping = file?.active !== true ? undefined : yield* Effect.forkIn(
+    Effect.andThen(supervisor.endAll, note((current) => ({ ...current, active: false }))),
+    scope
+  )
 
-  const latest = file?.latest
   if (file !== undefined) {
+    const { latest } = file
     // A turn's file that the session doesn't name: its prompt never reached the agent.
     const named = latest === undefined ? undefined : state.turnFile(session, latest.turn)
-    for (const path of yield* Effect.mapError(state.turnFiles(session), unavailable)) {
+    for (const path of yield* state.turnFiles(session)) {
       if (path !== named) yield* Effect.ignore(fs.remove(path))
     }
-  }
-  if (file !== undefined && latest !== undefined) {
-    log = yield* openLog(
-      scope,
-      TurnLog.open({
-        path: state.turnFile(session, latest.turn),
-        turn: latest.turn,
-        known: { attempt: latest.attempt },
-        ...logOptions
-      })
-    )
-    const { attempt, end } = yield* log.log.status
-    yield* note({ ...file, active: false, latest: { ...latest, attempt, end } })
+    if (latest !== undefined) {
+      log = yield* openLog(
+        context.scope,
+        TurnLog.open({
+          path: state.turnFile(session, latest.turn),
+          turn: latest.turn,
+          known: { attempt: latest.attempt, end: latest.end },
+          ...logOptions
+        })
+      )
+      const { attempt, end } = yield* log.log.status
+      if (latest.end === undefined || attempt !== latest.attempt) {
+        yield* note((current) => ({ ...current, latest: { ...latest, attempt, end } }))
+      }
+    }
   }
 
-  const beginTurn: Holding["beginTurn"] = Effect.fnUntraced(function*(header, next) {
+  const beginTurn: Holding["beginTurn"] = Effect.fnUntraced(function*(header, change) {
     const before = log
-    const beforeTurn = file?.latest?.turn
     const created = yield* openLog(
-      scope,
+      context.scope,
       TurnLog.create({ path: state.turnFile(session, header.turn), header, ...logOptions })
     )
-    yield* Effect.onError(save(next, { sync: true }), () => created.retire)
+    yield* Effect.onError(save(change), () => created.retire)
     log = created
     if (before !== undefined) {
-      if (beforeTurn !== undefined) yield* Effect.ignore(fs.remove(state.turnFile(session, beforeTurn)))
+      yield* Effect.ignore(fs.remove(state.turnFile(session, before.log.turn)))
       yield* before.retire
     }
     return created
@@ -193,11 +200,20 @@ export const load = Effect.fnUntraced(function*(
   return {
     scope,
     supervisor,
+    processes: {
+      spawn: (command) =>
+        Effect.andThen(
+          Effect.suspend(() =>
+            file!.active ? Effect.void : note((current) => ({ ...current, active: true }))
+          ),
+          supervisor.processes.spawn(command)
+        )
+    },
     file: () => file,
+    create: (created) => one.withPermit(write({ ...created, marker }, true)),
     save,
     note,
     reaped: reaping === undefined ? Effect.void : Effect.asVoid(Fiber.await(reaping)),
-    marker,
     log: () => log,
     beginTurn
   }
