@@ -174,7 +174,7 @@ describe("a host behind a proxy", () => {
   const behind = Effect.gen(function*() {
     const { connect, directory, listening } = yield* world
     const direct = yield* connect
-    let target = (yield* listening).port
+    const target = (yield* listening).port
     const proxy = yield* Effect.acquireRelease(
       Effect.sync(() => new TcpProxy(() => target)),
       (proxy) => Effect.sync(() => proxy.stop())
@@ -209,19 +209,19 @@ describe("a host behind a proxy", () => {
         }
         const fast = yield* started.startTurn({
           turn,
-          prompt: Scripted.toPrompt({ steps: [{ actions: [{ type: "burst", parts: 60_000, size: 60 }] }] })
+          prompt: Scripted.toPrompt({ steps: [{ actions: [{ type: "burst", parts: 30_000, size: 60 }] }] })
         })
         const burst = yield* Stream.runCollect(fast.parts())
         assertOnce(burst)
-        assert.isAtLeast(burst.length, 60_000)
-        assert.isAtLeast(proxy.opened, 10)
+        assert.isAtLeast(burst.length, 30_000)
+        assert.isAtLeast(proxy.opened, 5)
         proxy.onBytes = undefined
 
         const slow = yield* started.startTurn({
           turn: Bridge.TurnId.make("t2"),
           prompt: Scripted.toPrompt({
             steps: [{
-              actions: [{ type: "text", random: { length: 15_000, alphabet: "unicode" }, chunk: 10, delay: 2 }]
+              actions: [{ type: "text", random: { length: 6_000, alphabet: "unicode" }, chunk: 10, delay: 2 }]
             }]
           })
         })
@@ -234,49 +234,9 @@ describe("a host behind a proxy", () => {
         const parts = yield* Stream.runCollect(slow.parts())
         yield* Fiber.interrupt(cutting)
         assertOnce(parts)
-        assert.isAtLeast(parts.length, 1500)
-        assert.isAtLeast(proxy.opened - before, 20)
+        assert.isAtLeast(parts.length, 600)
+        assert.isAtLeast(proxy.opened - before, 10)
         assert.deepStrictEqual(yield* Stream.runCollect(slow.parts()), parts)
       }), 60_000)
-
-    it.effect(
-      "gets 100 KB over 2 KB/s without a reconnect, and goes on when its connection falls silent",
-      () =>
-        Effect.gen(function*() {
-          const { proxy, started } = yield* behind
-          const handle = yield* started.startTurn({
-            turn,
-            prompt: Scripted.toPrompt({
-              steps: [{ actions: [{ type: "tool", name: "cat", result: "x".repeat(100_000) }] }, {
-                actions: [{ type: "host-tools", calls: [{ name: "ask" }] }]
-              }]
-            })
-          })
-          proxy.rate = 2000
-          let seen = 0
-          let text = 0
-          const reader = yield* handle.parts().pipe(
-            Stream.runForEach((part) =>
-              Effect.sync(() => {
-                seen = part.n
-                text += JSON.stringify(part).length
-              })
-            ),
-            Effect.forkScoped
-          )
-          yield* Effect.sync(() => text > 100_000).pipe(
-            Effect.repeat({ until: (done) => done, schedule: Schedule.spaced("100 millis") }),
-            Effect.timeout("2 minutes")
-          )
-          proxy.rate = undefined
-          proxy.silence()
-          const before = seen
-          yield* Effect.timeout(handle.answer({ id: "none", result: null }).pipe(Effect.ignore), "70 seconds")
-          yield* handle.abort().pipe(Effect.timeout("70 seconds"))
-          yield* Effect.timeout(Fiber.join(reader), "70 seconds")
-          assert.isAtLeast(seen, before)
-        }),
-      240_000
-    )
   })
 })

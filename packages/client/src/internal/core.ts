@@ -33,11 +33,15 @@ export interface Core {
   readonly bridge: BridgeId
   /** Its fibers end with the client. */
   readonly scope: Scope.Scope
+  /** How long what brings nothing is tried again. */
+  readonly reconnectFor: Duration.Duration
   /** The connection, made anew where it was lost, got suspect, or its bridge retired. */
   readonly connection: (options: { readonly launch: boolean }) => Effect.Effect<Connection, BridgeUnavailable>
   readonly unavailable: (reason: Reason) => Effect.Effect<never, BridgeUnavailable>
   /** Runs a command, again where its connection was lost on the way: commands are safe to repeat. */
   readonly call: <A, E>(command: Command<A, E>) => Effect.Effect<A, CommandError<E>>
+  /** Looks for the bridge anew. Whether that's another launch than the one given. */
+  readonly refresh: (launch: string) => Effect.Effect<boolean, BridgeUnavailable>
   /** Runs a command on the bridge that listens on the port, if it answers as that launch. */
   readonly callAt: <A, E>(
     at: { readonly port: number; readonly launch: string },
@@ -49,7 +53,7 @@ export interface Core {
 export type Command<A, E> = (commands: Commands, launch: string) => Effect.Effect<A, E>
 
 // A command that was lost with its connection this many times in a row is at fault itself.
-const maxRepeats = 5
+const maxRepeats = 10
 
 export const make = Effect.fnUntraced(function*(options: {
   readonly bridge: BridgeId
@@ -58,6 +62,7 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly reconnectFor: Duration.Input
 }): Effect.fn.Return<Core, never, Scope.Scope> {
   const { bridge, connector } = options
+  const reconnectFor = Duration.fromInputUnsafe(options.reconnectFor)
   const scope = yield* Effect.scope
   const semaphore = Semaphore.makeUnsafe(1)
   const open = new Set<Connection>()
@@ -89,23 +94,24 @@ export const make = Effect.fnUntraced(function*(options: {
 
   const backoff = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
     Schedule.jittered,
-    Schedule.upTo({ duration: options.reconnectFor })
+    Schedule.upTo({ duration: reconnectFor })
   )
 
-  const connection: Core["connection"] = ({ launch }) => {
-    const usable = <E>(otherwise: Effect.Effect<Connection, E>) =>
-      Effect.suspend(() =>
-        current !== undefined && isUsable(current.connection) ? Effect.succeed(current.connection) : otherwise
-      )
-    return usable(
-      // Who waited for another's attempt finds what came of it.
-      usable(establish(launch)).pipe(
-        Effect.retry({ schedule: backoff, while: (lost) => lost.final !== true && !isFinal(lost.reason) }),
-        Effect.mapError(({ reason }) => new BridgeUnavailable({ bridge, reason })),
-        semaphore.withPermit
-      )
+  const usable = <E>(otherwise: Effect.Effect<Connection, E>) =>
+    Effect.suspend(() =>
+      current !== undefined && isUsable(current.connection) ? Effect.succeed(current.connection) : otherwise
     )
-  }
+
+  const established = (attempt: Effect.Effect<Connection, Lost>) =>
+    attempt.pipe(
+      Effect.retry({ schedule: backoff, while: (lost) => !isFinal(lost) }),
+      Effect.mapError(({ reason }) => new BridgeUnavailable({ bridge, reason })),
+      semaphore.withPermit
+    )
+
+  const connection: Core["connection"] = ({ launch }) =>
+    // Who waited for another's attempt finds what came of it.
+    usable(established(usable(establish(launch))))
 
   const unavailable = (reason: Reason) => Effect.fail(new BridgeUnavailable({ bridge, reason }))
 
@@ -116,7 +122,7 @@ export const make = Effect.fnUntraced(function*(options: {
   ): Effect.Effect<A, CommandError<E>> =>
     repeats > maxRepeats
       ? unavailable(reason)
-      : Effect.delay(run(command, repeats), Duration.millis(25 * 2 ** repeats))
+      : Effect.delay(run(command, repeats), Duration.millis(Math.min(5000, 25 * 2 ** repeats)))
 
   const run = <A, E>(
     command: Command<A, E>,
@@ -147,8 +153,20 @@ export const make = Effect.fnUntraced(function*(options: {
   return {
     bridge,
     scope,
+    reconnectFor,
     connection,
     unavailable,
+    refresh: (launch) =>
+      Effect.map(
+        established(
+          Effect.suspend(() =>
+            current !== undefined && isUsable(current.connection) && current.connection.hello.launch !== launch
+              ? Effect.succeed(current.connection)
+              : establish(true)
+          )
+        ),
+        ({ hello }) => hello.launch !== launch
+      ),
     call: (command) => run(command, 0),
     callAt: ({ launch, port }, command) =>
       Effect.suspend(() => {
@@ -166,7 +184,8 @@ const isRetired = (error: unknown): error is Replaced | Closing =>
   typeof error === "object" && error !== null && "_tag" in error &&
   (error._tag === "Replaced" || error._tag === "Closing")
 
-const isFinal = (reason: Reason): boolean => {
+const isFinal = ({ final, reason }: Lost): boolean => {
+  if (final === true) return true
   switch (reason._tag) {
     case "TokenMismatch":
     case "Forbidden":

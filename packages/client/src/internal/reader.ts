@@ -30,14 +30,13 @@ export interface Options extends ReadOptions {
   readonly session: Bridge.SessionId
   readonly turn: Bridge.TurnId
   readonly connection: Effect.Effect<Connection, BridgeUnavailable>
+  /** How long reads may end within a second of their start, with nothing read. */
+  readonly reconnectFor: Duration.Duration
   /** Told of the number that comes next and of the attempt of the part before it. */
   readonly onProgress: (next: number, attempt: number) => void
   /** Whether another attempt follows an end. */
   readonly onEnd: (line: Bridge.EndLine) => Effect.Effect<boolean, ReadError>
 }
-
-// So many reads in a row that end within a second of their start, with nothing read, are a fault.
-const maxFruitless = 6
 
 /** The parts of a turn from a number on. */
 export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
@@ -49,7 +48,7 @@ export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
     let events: ReadonlyArray<Bridge.TurnEvent> = []
     let taken = 0
     let hasProgressed = parts.next > 1
-    let fruitless = 0
+    let fruitless: { readonly count: number; readonly since: number } | undefined
 
     const close = () => {
       current?.read.close()
@@ -95,11 +94,15 @@ export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
 
     // A read that ended without an end is a lost connection.
     const retry = Effect.fnUntraced(function*(reason: Reason) {
-      const startedAt = current?.startedAt ?? 0
+      const now = yield* Clock.currentTimeMillis
+      const lasted = now - (current?.startedAt ?? now)
       current = undefined
-      fruitless = (yield* Clock.currentTimeMillis) - startedAt < 1000 ? fruitless + 1 : 1
-      if (fruitless > maxFruitless) return yield* failUnavailable(reason)
-      if (fruitless > 1) yield* Effect.sleep(Duration.millis(Math.min(5000, 25 * 2 ** fruitless)))
+      fruitless = fruitless === undefined || lasted >= 1000
+        ? { count: 1, since: now }
+        : { count: fruitless.count + 1, since: fruitless.since }
+      const { count, since } = fruitless
+      if (now - since > Duration.toMillis(options.reconnectFor)) return yield* failUnavailable(reason)
+      if (count > 1) yield* Effect.sleep(Duration.millis(Math.min(5000, 25 * 2 ** count)))
     })
 
     const onExit = Effect.fnUntraced(function*(encoded: ResponseExitEncoded["exit"]) {
@@ -183,7 +186,7 @@ export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
           case "Events":
             events = signal.events
             taken = 0
-            fruitless = 0
+            fruitless = undefined
             hasProgressed = true
             break
           case "Suspect":
@@ -215,6 +218,7 @@ export const lengthOf = (core: Core, session: Bridge.SessionId, turn: Bridge.Tur
     turn,
     from: Number.MAX_SAFE_INTEGER,
     connection: core.connection({ launch: true }),
+    reconnectFor: core.reconnectFor,
     onProgress: () => {},
     onEnd: () => Effect.succeed(false)
   }).pipe(

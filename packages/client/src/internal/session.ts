@@ -8,7 +8,7 @@ import type * as Rpc from "effect/unstable/rpc/Rpc"
 import type { Session, SessionOptions, StartTurnOptions } from "../Session.ts"
 import type { StartSessionError, StartTurnError } from "../Turn.ts"
 import type { Commands } from "./connection.ts"
-import type { CommandError, Core } from "./core.ts"
+import type { Command, CommandError, Core } from "./core.ts"
 import * as Turn from "./turn.ts"
 
 export const start = Effect.fnUntraced(
@@ -25,29 +25,50 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
   // The launch that this host started the session on.
   let startedOn: string | undefined
 
-  const start = core.call((commands, launch) =>
-    Effect.tap(commands.StartSession(payload(options!)), () =>
-      Effect.sync(() => {
-        startedOn = launch
-      }))
+  // A bridge that isn't the newest any more can't have the session: the newest one takes it from whoever holds it.
+  const need = <A, E>(command: Command<A, E>, searches = maxSearches): Effect.Effect<A, CommandError<E>> =>
+    Effect.suspend(() => {
+      let answeredBy = ""
+      return core.call((commands, launch) => {
+        answeredBy = launch
+        return command(commands, launch)
+      }).pipe(
+        Effect.catch((error): Effect.Effect<A, CommandError<E>> => {
+          const failed = Effect.fail(error)
+          if (!isBusy(error) || searches === 0) return failed
+          return Effect.flatMap(
+            core.refresh(answeredBy),
+            (isAnother) => isAnother ? need(command, searches - 1) : failed
+          )
+        })
+      )
+    })
+
+  const start = Effect.suspend(() =>
+    need((commands, launch) =>
+      Effect.tap(commands.StartSession(payload(options!)), () =>
+        Effect.sync(() => {
+          startedOn = launch
+        }))
+    )
   )
 
   // A session is dormant on a new bridge, so it's started again; one that somebody stopped stays stopped. While hosts
   // launch bridges at once, the next command may find yet another one.
   const restarting = <A, E extends { readonly _tag: string }>(
     command: (commands: Commands) => Effect.Effect<A, E>,
-    restarts = maxRestarts
+    searches = maxSearches
   ): Effect.Effect<A, CommandError<E> | StartSessionError> =>
     Effect.suspend(() => {
       let answeredBy: string | undefined
-      return core.call((commands, launch) => {
+      return need((commands, launch) => {
         answeredBy = launch
         return command(commands)
       }).pipe(
         Effect.catch((error): Effect.Effect<A, CommandError<E> | StartSessionError> => {
           const isNew = error._tag === "SessionNotStarted" && answeredBy !== startedOn
-          if (!isNew || options === undefined || restarts === 0) return Effect.fail(error)
-          return Effect.andThen(start, restarting(command, restarts - 1))
+          if (!isNew || options === undefined || searches === 0) return Effect.fail(error)
+          return Effect.andThen(start, restarting(command, searches - 1))
         })
       )
     })
@@ -76,7 +97,7 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
     const { maxContinuations, onBridgeDeath, turn } = turnOptions
     const startAttempt = (attempt: number) =>
       restarting((commands) => commands.StartTurn(turnPayload(session, turnOptions, attempt)))
-    const owner: Turn.Owner = { core, session, answer, start: startAttempt }
+    const owner: Turn.Owner = { core, session, need, answer, start: startAttempt }
     const started = yield* startAttempt(turnOptions.attempt ?? 1).pipe(
       Effect.catchTag("TurnConflict", (conflict) =>
         // Without an attempt of its own the call joins the turn as it stands, which changes nothing.
@@ -98,6 +119,7 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
         {
           core,
           session,
+          need,
           answer,
           start: (attempt) => restarting((commands) => commands.StartTurn({ session, turn, attempt }))
         },
@@ -106,14 +128,15 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
       ),
     compact: (options) => restarting((commands) => commands.Compact({ session, ...options })) as never,
     readState: answer((commands) => commands.ReadState({ session })),
-    stop: core.call((commands) => commands.StopSession({ session })),
-    destroy: core.call((commands) => commands.DestroySession({ session }))
+    stop: need((commands) => commands.StopSession({ session })),
+    destroy: need((commands) => commands.DestroySession({ session }))
   }
 
   return { handle, start }
 }
 
-const maxRestarts = 5
+// How often another bridge is looked for, while hosts launch them at once.
+const maxSearches = 5
 
 const isTagged = (error: unknown, tag: string) =>
   typeof error === "object" && error !== null && "_tag" in error && error._tag === tag

@@ -19,6 +19,8 @@ import { type Answer, respond } from "./responder.ts"
 export interface Owner {
   readonly core: Core
   readonly session: Bridge.SessionId
+  /** Runs a command that needs the session, on the bridge that may have it. */
+  readonly need: <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) => Effect.Effect<A, CommandError<E>>
   /** Runs an answer where the session is held. */
   readonly answer: <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) => Effect.Effect<A, CommandError<E>>
   /** Starts an attempt of the turn, and the session before, where its bridge is a new one. */
@@ -78,7 +80,15 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
     }).pipe(semaphore.withPermit)
 
   const parts = (options?: Turn.ReadOptions) =>
-    Reader.read({ ...options, ...key, bridge: core.bridge, connection, onProgress, onEnd })
+    Reader.read({
+      ...options,
+      ...key,
+      bridge: core.bridge,
+      reconnectFor: core.reconnectFor,
+      connection,
+      onProgress,
+      onEnd
+    })
 
   return {
     session,
@@ -96,7 +106,7 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
     abort: (options) =>
       Effect.suspend(() => {
         isAborted = true
-        return core.call((commands) => commands.AbortTurn({ ...key, ...options }))
+        return owner.need((commands) => commands.AbortTurn({ ...key, ...options }))
       }),
     approve: (approval) => Effect.asVoid(owner.answer((commands) => commands.Approve({ ...key, ...approval }))),
     answer: ({ id, isFailure = false, result }) =>
