@@ -1,5 +1,5 @@
 /**
- * Checks the documentation: its code's types, and that its links lead somewhere.
+ * Checks the documentation: its code's types, and that the files it links and the tests it names exist.
  *
  * Checked are the blocks of Markdown files that start with ```ts check, and the ```ts blocks of doc comments in packages
  * that import what they use. A block may have a name, ```ts check echo.ts, by which tests find it and other blocks of its
@@ -37,11 +37,39 @@ const checkLinks = (path: string, text: string): void => {
   }
 }
 
+// What may be a test's name in the files of a name: their strings, with anything in place of what templates insert.
+const tests = new Map<string, Array<RegExp>>()
+for (const path of find("packages/*/test/**/*.test.ts", "apps/*/test/**/*.test.ts", "test/**/*.test.ts")) {
+  const names = tests.get(basename(path)) ?? []
+  for (const [, plain, template] of readFileSync(join(root, path), "utf8").matchAll(/"([^"\n]{8,})"|`([^`\n]{8,})`/g)) {
+    const pieces = plain === undefined ? template!.split(/\$\{[^}]*\}/) : [plain]
+    if (pieces.join("").length >= 8) names.push(new RegExp(`^${pieces.map(escapeRegExp).join(".+")}$`))
+  }
+  tests.set(basename(path), names)
+}
+
+function escapeRegExp(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
+}
+
+// A test is named by its file and its name, `File.test.ts › does this`, which `…` may shorten at its end.
+const checkTests = (path: string, text: string): void => {
+  for (const match of text.matchAll(/`([\w.-]+\.test\.ts) › ([^`]+)`/g)) {
+    const name = match[2]!.split("›").at(-1)!.replace(/\s+/g, " ").trim()
+    const found = tests.get(match[1]!)?.some((pattern) =>
+      name.endsWith("…") ? pattern.source.startsWith(`^${escapeRegExp(name.slice(0, -1).trim())}`) : pattern.test(name)
+    )
+    if (found === true) continue
+    problems.push({ path, line: lineAt(text, match.index), message: `no test '${name}' is in ${match[1]}` })
+  }
+}
+
 find("*.md", "docs/**/*.md", "packages/*/README.md", "apps/*/README.md", "packages/*/src/**/*.ts").forEach(
   (path, document) => {
     const text = readFileSync(join(root, path), "utf8")
     if (path.endsWith(".md")) {
       checkLinks(path, text)
+      checkTests(path, text)
       for (const block of codeBlocks(text)) {
         const [, name = `${block.line}.ts`] = /^ts check(?: (\S+))?$/.exec(block.info) ?? []
         if (block.info.startsWith("ts check")) write(document, basename(name), block.text, path, block.line)

@@ -138,18 +138,20 @@ describe("checkDocs", () => {
           block("ts check a.ts", "export const a = 1\n") +
           block("ts check", `import { a } from "./a.ts"\nexport const b: number = a\n`) +
           block("ts", "a fragment\n"),
-        "docs/guide.md": "[Back](../README.md), [out](https://example.org)\n",
+        "docs/guide.md": "[Back](../README.md), [out](https://example.org), `A.test.ts › a › does\nthis`\n",
+        "test/A.test.ts": `it("does this", () => {})\n`,
         "packages/protocol/src/A.ts": commented(block("ts", "a fragment\n"))
       })
       assert.deepStrictEqual(output, ["2 code blocks checked"])
       assert.strictEqual(code, 0)
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 
-  it.live("names the place of a type that doesn't fit and of a link that leads nowhere", () =>
+  it.live("names the place of a type that doesn't fit, of a link that leads nowhere, and of a test that there isn't", () =>
     Effect.gen(function*() {
       const { code, output } = yield* check("scripts/checkDocs.ts", {
         "README.md": "One\n" + block("ts check", `export const a = 1\nexport const b: string = a\n`),
-        "docs/guide.md": "\n[There](there.md)\n",
+        "docs/guide.md": "\n[There](there.md)\n`A.test.ts › does that`\n",
+        "test/A.test.ts": `it("does this", () => {})\n`,
         "packages/protocol/src/A.ts": commented(
           "One.\n\n" + block("ts", `import { x } from "nowhere"\nexport const y = x\n`)
         )
@@ -158,6 +160,7 @@ describe("checkDocs", () => {
         "2 code blocks checked",
         "README.md:4: TS2322: Type 'number' is not assignable to type 'string'.",
         "docs/guide.md:2: there.md doesn't exist",
+        "docs/guide.md:3: no test 'does that' is in A.test.ts",
         "packages/protocol/src/A.ts:5: TS2307: Cannot find module 'nowhere' or its corresponding type declarations."
       ])
       assert.strictEqual(code, 1)
