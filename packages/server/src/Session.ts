@@ -127,17 +127,16 @@ export const make = Effect.fnUntraced(function*(
         const holding = yield* core.need("bridge-replaced")
         const file = holding.file()
         if (file === undefined) {
-          yield* holding.save({
+          yield* holding.create({
             format: SessionFile.format,
             session: id,
             directory,
             digests,
             driver: { name: driver.name, version: driver.version },
-            marker: holding.marker,
             active: false,
             earlier: [],
             rules: []
-          }, { sync: true })
+          })
         } else {
           for (const field of comparedOptions) {
             if (file.digests[field] !== digests[field]) {
@@ -224,19 +223,17 @@ export const make = Effect.fnUntraced(function*(
     if (core.compaction() !== undefined) return undefined
     yield* core.endRunning({ reason: "replaced" })
     const agent = yield* core.openAgent(holding)
-    const { latest, ...before } = holding.file()!
-    const ended = latest === undefined ? undefined : (yield* latestStatus(holding)).end
+    const ended = holding.file()!.latest === undefined ? undefined : (yield* latestStatus(holding)).end
     const prompt = yield* digestJson(payload.prompt)
     const responseFormat = yield* digestFormat(payload.responseFormat)
     const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
     const opened = yield* holding.beginTurn(
       { format: 1, turn: payload.turn, prompt, responseFormat, startedAt },
-      {
-        ...before,
-        active: true,
-        earlier: latest === undefined ? before.earlier : [...before.earlier, { turn: latest.turn, end: ended! }],
+      ({ latest, ...current }) => ({
+        ...current,
+        earlier: latest === undefined ? current.earlier : [...current.earlier, { turn: latest.turn, end: ended! }],
         latest: { turn: payload.turn, attempt: 1 }
-      }
+      })
     )
     yield* core.run(holding, {
       ...turnOptions(payload),
@@ -303,10 +300,7 @@ export const make = Effect.fnUntraced(function*(
           answers.observe(attempt - 1, part)
         }
       })).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
-    yield* holding.save(
-      { ...holding.file()!, active: true, latest: { turn: payload.turn, attempt } },
-      { sync: true }
-    )
+    yield* holding.save((current) => ({ ...current, latest: { turn: payload.turn, attempt } }))
     const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
     usage.add({ type: "turn-continued", attempt, keep: reconciled.keep })
     yield* logRecovered(log, reconciled, usage)
@@ -352,8 +346,10 @@ export const make = Effect.fnUntraced(function*(
       end: file.earlier.find((earlier) => earlier.turn === turn)?.end
     })
 
+  type ReadStream = ReturnType<Session["readTurn"]>
+
   const readTurn: Session["readTurn"] = ({ attempt, from, turn }) =>
-    Stream.unwrap(Effect.gen(function*() {
+    Stream.unwrap(Effect.gen(function*(): Effect.fn.Return<ReadStream, Rpc.ErrorExit<typeof Bridge.ReadTurn>> {
       const file = yield* core.file
       if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
       const outcome = yield* core.holdIfFree
@@ -374,7 +370,7 @@ export const make = Effect.fnUntraced(function*(
       // A file that's being written for the first time is on disk before it's known here.
       return yield* turnNotFound(holding.file() ?? onDisk, turn)
     }
-    return opened.reading(opened.log.read({ from, attempt }))
+    return opened.reading(opened.log.read({ from, attempt }), () => turnNotFound(holding.file()!, turn))
   })
 
   // Another bridge has the session: its file is read as it grows, until it ends or the other one died.
@@ -388,7 +384,11 @@ export const make = Effect.fnUntraced(function*(
         if (outcome._tag === "None" || outcome.value._tag === "Busy") return undefined
         const opened = outcome.value.holding.log()
         if (opened === undefined || opened.log.turn !== turn) return undefined
-        return (options) => opened.reading(opened.log.read(options))
+        return (options) =>
+          opened.reading(
+            opened.log.read(options),
+            () => new Bridge.LogUnavailable({ problem: "a newer turn took its place" })
+          )
       })
     }).pipe(Stream.provideContext(services))
 
@@ -527,7 +527,6 @@ export const make = Effect.fnUntraced(function*(
           const holding = yield* heldOrBusy
           const agent = yield* core.openAgent(holding)
           if (agent.compact === undefined) return yield* unsupported("compaction")
-          yield* holding.save({ ...holding.file()!, active: true }, { sync: true })
           return yield* core.startCompaction(agent.compact(instructions))
         })
       ),
@@ -577,7 +576,7 @@ export const make = Effect.fnUntraced(function*(
         const state = driver.capabilities.state
           ? yield* Effect.result(Effect.flatMap(core.openAgent(holding), stateOfAgent))
           : undefined
-        yield* holding.note({ ...holding.file()!, active: false, rules: [] })
+        yield* holding.note((current) => ({ ...current, rules: [] }))
         yield* core.free
         if (state?._tag === "Success") return { state: state.success, ...processes }
         if (state?.failure._tag === "StateTooLarge") return { stateTooLarge: true as const, ...processes }

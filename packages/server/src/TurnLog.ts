@@ -147,8 +147,11 @@ export interface CreateOptions extends WriteOptions {
 /** @category options @since 0.1.0 */
 export interface OpenOptions extends WriteOptions {
   readonly turn: Bridge.TurnId
-  /** What the session's file says: the log keeps this attempt where its own is lower. */
-  readonly known: { readonly attempt: number }
+  /**
+   * What the session's file says: the log keeps this attempt where its own is lower, and gets this end where it has
+   * none of that attempt.
+   */
+  readonly known: { readonly attempt: number; readonly end?: Bridge.End | undefined }
   /** Where a damaged file is kept, in the place of an earlier one; by default `damaged` in the file's directory. */
   readonly damaged?: string | undefined
 }

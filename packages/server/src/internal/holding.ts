@@ -26,28 +26,28 @@ export interface OpenLog {
   readonly retire: Effect.Effect<void>
 }
 
+/** Makes of what a session's file holds what it shall hold. */
+type Change = (file: SessionFile.SessionFile) => SessionFile.SessionFile
+
 export interface Holding {
   readonly scope: Scope.Closeable
   readonly supervisor: Supervisor.Supervisor
-  /** Absent until the session was started for the first time. */
+  /** Starts the agent's processes, once it's on disk that there may be some. */
+  readonly processes: Supervisor.AgentProcesses
+  /** Absent until it's stored for the first time. */
   readonly file: () => SessionFile.SessionFile | undefined
-  /** Stores the session's file; synced where something must not happen before it's on disk. */
-  readonly save: (
-    file: SessionFile.SessionFile,
-    options: { readonly sync: boolean }
-  ) => Effect.Effect<void, Bridge.LogUnavailable>
+  /** Stores the file of a new session, synced. */
+  readonly create: (file: Omit<SessionFile.SessionFile, "marker">) => Effect.Effect<void, Bridge.LogUnavailable>
+  /** Changes what's stored, synced: something must not happen before it's on disk. */
+  readonly save: (change: Change) => Effect.Effect<void, Bridge.LogUnavailable>
   /** Takes note of what is found again from other files should it not be written. */
-  readonly note: (file: SessionFile.SessionFile) => Effect.Effect<void>
+  readonly note: (change: Change) => Effect.Effect<void>
   /** Waits until what an earlier bridge left running is ended: two agents would write one conversation. */
   readonly reaped: Effect.Effect<void>
-  readonly marker: string
   /** The latest turn's log. */
   readonly log: () => OpenLog | undefined
   /** Creates a new turn's log, has the session's file name it, then drops the one before. */
-  readonly beginTurn: (
-    header: TurnLog.TurnHeader,
-    file: SessionFile.SessionFile
-  ) => Effect.Effect<OpenLog, Bridge.LogUnavailable>
+  readonly beginTurn: (header: TurnLog.TurnHeader, change: Change) => Effect.Effect<OpenLog, Bridge.LogUnavailable>
 }
 
 const decodeFile = Schema.decodeUnknownEffect(Schema.fromJsonString(SessionFile.SessionFile))

@@ -117,7 +117,9 @@ export const open = Effect.fnUntraced(function*(
   const missingEnd: Bridge.EndLine | undefined = isEnded ? undefined : {
     end: isDamaged
       ? { type: "aborted", reason: "log-damaged", usage: { ...usage.total({}), measured: false } }
-      : { type: "aborted", reason: "bridge-died", usage: usage.total({}) },
+      // One that couldn't be written when it came.
+      : (known.attempt === attempt ? known.end : undefined) ??
+        { type: "aborted", reason: "bridge-died", usage: usage.total({}) },
     attempt,
     next: index.count + 1
   }

@@ -122,6 +122,15 @@ export const make = Effect.fnUntraced(function*(
       : Effect.succeed<SessionFile | undefined>(held)
   })
 
+  // Costs something to make, and processes are listed one by one.
+  let redactedFor: { readonly options: Started | undefined; readonly redaction: Redaction.Redaction } | undefined
+  const redact = (text: string) => {
+    if (redactedFor === undefined || redactedFor.options !== options) {
+      redactedFor = { options, redaction: redactionOf(context, options) }
+    }
+    return redactedFor.redaction.text(text)
+  }
+
   const busy = (holder: { readonly port: number; readonly launch: string } | undefined) =>
     new Bridge.SessionBusy({ session: id, port: holder?.port, launch: holder?.launch })
 
@@ -148,8 +157,7 @@ export const make = Effect.fnUntraced(function*(
     return Effect.gen(function*() {
       yield* freed.supervisor.endAll
       yield* closeAgent
-      const current = freed.file()
-      if (current?.active === true) yield* freed.note({ ...current, active: false })
+      if (freed.file()?.active === true) yield* freed.note((current) => ({ ...current, active: false }))
       const log = freed.log()
       if (log !== undefined) yield* log.retire
       options = undefined
@@ -174,7 +182,7 @@ export const make = Effect.fnUntraced(function*(
           yield* Scope.close(scope, Exit.void)
           return { _tag: "Busy" as const, busy: busy(outcome.holder) }
         }
-        const loaded = yield* Holding.load(context, id, scope)
+        const loaded = yield* Holding.load({ context, session: id, scope, redact: (text) => redact(text) })
         holding = loaded
         yield* Effect.forkIn(
           Effect.flatMap(
@@ -231,9 +239,9 @@ export const make = Effect.fnUntraced(function*(
       mcpServers: options?.mcpServers ?? [],
       settings,
       env: options?.env ?? {},
-      processes: held.supervisor.processes,
+      processes: held.processes,
       saveConversation: (conversation) =>
-        Effect.suspend(() => held.save({ ...held.file()!, conversation }, { sync: true }))
+        held.save((file) => ({ ...file, conversation }))
     }).pipe(
       Scope.provide(scope),
       Effect.timeoutOrElse({
@@ -248,7 +256,7 @@ export const make = Effect.fnUntraced(function*(
       Effect.tap(({ conversation }) =>
         conversation === undefined || conversation === held.file()?.conversation
           ? Effect.void
-          : held.save({ ...held.file()!, conversation }, { sync: true })
+          : held.save((file) => ({ ...file, conversation }))
       ),
       Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
     )
@@ -274,11 +282,7 @@ export const make = Effect.fnUntraced(function*(
         session: options!,
         rules: {
           has: (key) => held.file()!.rules.some((rule) => rule.key === key),
-          add: (rule) =>
-            Effect.suspend(() => {
-              const current = held.file()!
-              return held.note({ ...current, rules: [...current.rules, rule] })
-            })
+          add: (rule) => held.note((file) => ({ ...file, rules: [...file.rules, rule] }))
         }
       }),
       scope
@@ -287,8 +291,10 @@ export const make = Effect.fnUntraced(function*(
     yield* Effect.forkIn(
       Effect.gen(function*() {
         const outcome = yield* started.outcome
-        const current = held.file()!
-        yield* held.note({ ...current, latest: { turn: turn.turn, attempt: turn.attempt, end: outcome.end } })
+        yield* held.note((file) => ({
+          ...file,
+          latest: { turn: turn.turn, attempt: turn.attempt, end: outcome.end }
+        }))
         running = undefined
         yield* Deferred.succeed(settled, outcome)
         yield* context.turnEnded

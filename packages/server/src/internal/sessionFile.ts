@@ -50,6 +50,3 @@ export const SessionFile = Schema.Struct({
 })
 
 export type SessionFile = typeof SessionFile.Type
-
-/** Ids that were destroyed, with when, in milliseconds since 1970. */
-export const DestroyedFile = Schema.Record(Schema.String, Schema.Finite)
