@@ -133,12 +133,20 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
       ? settled(turn.answer({ id: asked.questionId, result: nobody, isFailure: true }))
       : settled(turn.approve({ approvalId: asked.approvalId, decision: "deny", reason: nobody }))
 
+  // Whether the cursor stands after a question.
+  let isPrompting = false
+
   // Asks for lines until one of them is an answer; at the end of input, there's none.
   const askLine = <A>(prompt: string, read: (line: string) => Effect.Effect<A | undefined>) =>
     Effect.gen(function*() {
       while (true) {
-        yield* screen.note(prompt)
-        const line = yield* keyboard.line
+        const line = yield* keyboard.ask(Effect.andThen(
+          Effect.sync(() => {
+            isPrompting = true
+          }),
+          screen.note(prompt)
+        ))
+        isPrompting = false
         if (line._tag === "None") return undefined
         const answer = yield* read(line.value)
         if (answer !== undefined) return answer
@@ -173,6 +181,12 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
     return true
   })
 
+  const stopAsking = Effect.fnUntraced(function*(asking: Fiber.Fiber<unknown, unknown>) {
+    yield* Fiber.interrupt(asking)
+    if (isPrompting) yield* screen.note("\n")
+    isPrompting = false
+  })
+
   // While a person thinks, what comes is kept back, so that the question stays what stands last.
   const ask = Effect.fnUntraced(function*(id: string, asked: Asked) {
     const asking = yield* Effect.forkIn(askAtKeyboard(asked), scope)
@@ -190,18 +204,15 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
         break
       }
       if (taking?.pollUnsafe() === undefined) continue
-      const parts = yield* Effect.onError(take, () => Fiber.interrupt(asking))
+      const parts = yield* Effect.onError(take, () => stopAsking(asking))
       if (parts === undefined) {
-        yield* Fiber.interrupt(asking)
+        yield* stopAsking(asking)
         yield* print(held)
         return false
       }
       held += accept(parts)
     }
-    if (asking.pollUnsafe() === undefined) {
-      yield* Fiber.interrupt(asking)
-      yield* screen.note("\n")
-    }
+    yield* stopAsking(asking)
     yield* print(held)
     return true
   })

@@ -1,7 +1,7 @@
 /**
  * How this program is called, for commands that a person is told to type.
  */
-import { basename, relative } from "node:path"
+import { relative } from "node:path"
 
 const quoted = (argument: string): string =>
   /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", `'\\''`)}'`
@@ -10,7 +10,7 @@ const quoted = (argument: string): string =>
 const program = (): ReadonlyArray<string> => {
   const called = process.argv[1] ?? ""
   if (Bun.isStandaloneExecutable || !/\.[jt]s$/.test(called)) return ["gangway"]
-  const bun = Bun.which("bun") === null ? process.execPath : basename(process.execPath)
+  const bun = Bun.which("bun") === null ? process.execPath : "bun"
   const path = relative(process.cwd(), called)
   return [bun, path.startsWith("..") ? called : path]
 }

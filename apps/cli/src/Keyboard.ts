@@ -17,10 +17,10 @@ export class Keyboard extends Context.Service<Keyboard, {
   /** Reads from the terminal itself where standard input is something else; fails to where there's none. */
   readonly open: Effect.Effect<boolean>
   /**
-   * The next line that's typed from now on, without its end; none where there will be no more. What was typed before
-   * anybody could see the question is no answer to it.
+   * Puts a question, and waits for the next line, without its end; none where there will be no more. What was typed
+   * before anybody could see the question is no answer to it.
    */
-  readonly line: Effect.Effect<Option.Option<string>>
+  readonly ask: (question: Effect.Effect<void>) => Effect.Effect<Option.Option<string>>
 }>()("@gangway/cli/Keyboard") {}
 
 // By then, what waited in the terminal's buffer has been read.
@@ -66,14 +66,15 @@ export const layer: Layer.Layer<Keyboard> = Layer.effect(
           return false
         }
       }),
-      line: Effect.gen(function*() {
-        yield* start
-        yield* Effect.sleep(typedAhead)
-        if (hasEnded) return Option.none()
-        const deferred = Deferred.makeUnsafe<Option.Option<string>>()
-        asked = deferred
-        return yield* Deferred.await(deferred)
-      }).pipe(Effect.ensuring(Effect.sync(() => void (asked = undefined))))
+      ask: (question) =>
+        Effect.gen(function*() {
+          yield* start
+          yield* Effect.sleep(typedAhead)
+          const answer = Deferred.makeUnsafe<Option.Option<string>>()
+          asked = answer
+          yield* question
+          return hasEnded ? Option.none() : yield* Deferred.await(answer)
+        }).pipe(Effect.ensuring(Effect.sync(() => void (asked = undefined))))
     })
   })
 )

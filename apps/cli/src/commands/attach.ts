@@ -6,6 +6,7 @@ import * as Option from "effect/Option"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
 import { connect, findTurn, known } from "../Connect.ts"
+import { UsageError } from "../Failure.ts"
 import * as Flags from "../Flags.ts"
 import { Registry } from "../Registry.ts"
 import { interruptible } from "../Signals.ts"
@@ -55,7 +56,13 @@ export const attach = Command.make(
       directory: record?.directory,
       json,
       approvals
-    })
+    }).pipe(
+      Effect.mapError((error) =>
+        error._tag === "PartsLost" && error.expected === from && error.next !== undefined
+          ? new UsageError({ problem: `turn ${turn} has no part ${from}: its next one is ${error.next}` })
+          : error
+      )
+    )
   }, Effect.scoped)
 ).pipe(
   Command.withDescription("Follows a turn from any of its parts to its end"),

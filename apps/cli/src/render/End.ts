@@ -54,7 +54,8 @@ export const renderEnd = ({ above, fresh, steps }: State, end: Bridge.End, { col
   const mark = end.type === "finished" ? "✓" : end.type === "failed" ? "✗" : "■"
   const each = steps.slice(0, maxSteps).map(({ usage }) => Values.usage(usage)).join(" · ")
   const lines = [
-    `${dress(`${mark} ${printable(ending(end))}`)}${style.dim(` · ${many(steps.length, "step")} · ${Values.usage(end.usage)}`)}`
+    dress(`${mark} ${printable(ending(end))}`) +
+    style.dim(`${steps.length === 0 ? "" : ` · ${many(steps.length, "step")}`} · ${Values.usage(end.usage)}`)
   ]
   if (steps.length > 1) {
     const more = steps.length > maxSteps ? ` · and ${steps.length - maxSteps} more` : ""
