@@ -537,7 +537,7 @@ export const driverConformance = (profile: Profile) => {
         const fs = yield* FileSystem.FileSystem
         const host = yield* world.open()
         const { log } = yield* play(host, [{ text: "Hi." }])
-        const { conversation } = host.agent
+        const conversation = host.conversation()
         yield* host.close
         const other = `${world.root}/other`
         yield* fs.makeDirectory(other)
@@ -547,17 +547,19 @@ export const driverConformance = (profile: Profile) => {
         assert.deepInclude(failure(yield* reopened({ directory: other })), { _tag: "ContextLost" })
 
         const again = yield* world.open({ conversation, established: true })
-        yield* world.driver.forget!({ conversation: conversation!, directory: world.directory })
+        yield* world.driver.forget!({ conversation, directory: world.directory })
         const lost = yield* Effect.exit(play(again, [{ text: "Hi." }], { turn: "t2" }))
         assert.deepInclude(failure(lost), { _tag: "ContextLost" })
         log.attempt = 1
         assert.deepInclude(failure(yield* Effect.exit(again.resume(log, "Hi."))), { _tag: "ContextLost" })
         assert.deepInclude(failure(yield* reopened({})), { _tag: "ContextLost" })
         // One that was only named never began: it's new, under that name.
-        const fresh = yield* world.open({ conversation, established: false })
+        const unused = yield* world.open()
+        yield* unused.close
+        const fresh = yield* world.open({ conversation: unused.conversation(), established: false })
         yield* play(fresh, [{ text: "Hi." }], { turn: "t3" })
         // Forgetting what is gone is fine.
-        yield* world.driver.forget!({ conversation: conversation!, directory: other })
+        yield* world.driver.forget!({ conversation, directory: other })
       }))
 
     test(profile, "leaves nothing of a conversation that is forgotten", (world) =>
@@ -569,7 +571,7 @@ export const driverConformance = (profile: Profile) => {
           { type: "file", mediaType: "image/png", data: pixel }
         ], allow)
         yield* host.close
-        yield* world.driver.forget!({ conversation: host.agent.conversation!, directory: world.directory })
+        yield* world.driver.forget!({ conversation: host.conversation(), directory: world.directory })
         for (const file of yield* fs.readDirectory(world.home, { recursive: true })) {
           const content = yield* fileOf(`${world.home}/${file}`)
           assert.notInclude(content, "SOMETHING-PRIVATE", file)

@@ -36,7 +36,10 @@ export interface World {
   readonly server: ModelServer.Server
   readonly driver: Driver
   readonly open: (options?: Partial<SessionOptions>) => Effect.Effect<
-    Host,
+    Host & {
+      /** The conversation's id as a bridge would have it now. */
+      readonly conversation: () => string
+    },
     Bridge.DriverError | Bridge.ContextLost,
     BunServices.BunServices | Scope.Scope
   >
@@ -57,7 +60,12 @@ export const makeWorld = Effect.fnUntraced(function*(profile: Profile) {
     home,
     server,
     driver,
-    open: (options) => openHost(driver, { directory, ...options })
+    open: Effect.fnUntraced(function*(options) {
+      let saved: string | undefined
+      const saveConversation = (conversation: string) => Effect.sync(() => void (saved = conversation))
+      const host = yield* openHost(driver, { directory, saveConversation, ...options })
+      return { ...host, conversation: () => saved ?? host.agent.conversation! }
+    })
   }
   return world
 })

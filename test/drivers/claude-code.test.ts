@@ -351,7 +351,7 @@ suite(claude, "Claude Code", () => {
       yield* killIn(world, host, "first")
       yield* Fiber.await(running)
       const files = yield* fs.readDirectory(world.home, { recursive: true })
-      const transcript = `${world.home}/${files.find((file) => file.endsWith(`${host.agent.conversation}.jsonl`))}`
+      const transcript = `${world.home}/${files.find((file) => file.endsWith(`${host.conversation()}.jsonl`))}`
       const torn = yield* fileOf(transcript)
       yield* fs.writeFileString(transcript, torn + torn.slice(0, 100))
       yield* host.resume(log, prompt, allow)

@@ -92,8 +92,11 @@ export const ClaudeCode: DriverDefinition<
         ...options.secretEnv
       },
       open: (session) => Effect.provideContext(Session.open({ program, options, home }, session), context),
-      forget: (conversation) =>
-        Effect.flatMap(home({}), (home) => Transcript.remove(home, conversation)).pipe(
+      forget: ({ conversation, directory }) =>
+        Effect.flatMap(
+          home({}),
+          (home) => Transcript.remove(home, { conversation: Transcript.idOf(conversation), directory })
+        ).pipe(
           Effect.catchTag("PlatformError", (error) => Effect.fail(failed("unknown", error.message))),
           Effect.provideContext(context)
         )

@@ -74,12 +74,15 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         ? failed("unknown", (error as unknown as PlatformError).message)
         : error as Exclude<E, PlatformError>).pipe(Effect.provideContext(context))
 
-  const conversation = options.conversation ?? (yield* newId)
+  // The CLI writes a conversation's beginning a little after its first answers. Until it's there, the id says that a
+  // missing transcript is new and not lost; parts in the log don't tell.
+  const named = options.conversation ?? Transcript.newConversation(yield* newId)
+  const conversation = Transcript.idOf(named)
   const place = { conversation, directory }
   const find = files(Transcript.find(home, place))
 
   /** Whether the conversation is known to have begun. */
-  let begun = options.conversation !== undefined && options.established
+  let begun = named === conversation
   const missing = lost(`Claude Code has no transcript ${conversation} of ${directory}`)
   const isEmpty = (file: string) => files(Transcript.isEmpty(file))
   if (begun) {
@@ -93,8 +96,22 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         DirectoryTooLong: () => Effect.fail(failed("options", "a conversation can't be carried into so long a path"))
       })
     )
-    begun = restored
+    if (restored) begun = true
   }
+
+  const begin = Effect.suspend(() => {
+    if (begun) return Effect.void
+    begun = true
+    return Effect.ignore(options.saveConversation(conversation))
+  })
+
+  const beginOnceWritten = Effect.suspend(() =>
+    begun ? Effect.void : find.pipe(
+      Effect.flatMap((file) => file === undefined ? Effect.succeed(true) : isEmpty(file)),
+      Effect.flatMap((empty) => empty ? Effect.void : begin),
+      Effect.ignore
+    )
+  )
 
   const plan = makePlan()
   let running: Running | undefined
@@ -167,7 +184,12 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       case "system":
         if (message.subtype === "session_state_changed" && message.state === "idle") return yield* complete(work)
         if (message.subtype === "init") return yield* onInit(work, running, message)
-        if (message.subtype === "compact_boundary") begun = true
+        break
+      case "user":
+        yield* beginOnceWritten
+        break
+      case "stream_event":
+        if (message.event.type === "message_stop") yield* beginOnceWritten
     }
     yield* emit(work, work.parts.take(message))
   })
@@ -309,7 +331,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         Effect.never
       )
     )
-    begun = true
+    yield* begin
     return finished
   }, Effect.scoped)
 
@@ -317,7 +339,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   const orRetire = <A, E>(effect: Effect.Effect<A, E>) => Effect.onError(effect, () => Effect.sync(retire))
 
   return {
-    conversation,
+    conversation: begun ? conversation : named,
 
     reconcile: Effect.fnUntraced(function*(previous) {
       const file = yield* find

@@ -48,6 +48,15 @@ export const homeOf = (path: Path.Path, options: Options, inherited: {
     : Effect.succeed({ configDirectory: path.join(home, ".claude"), temporaryDirectory })
 }
 
+const newPrefix = "new:"
+
+/** The name of a conversation that has no transcript yet. */
+export const newConversation = (id: string): string => newPrefix + id
+
+/** The CLI's id of a conversation. */
+export const idOf = (conversation: string): string =>
+  conversation.startsWith(newPrefix) ? conversation.slice(newPrefix.length) : conversation
+
 /** What a line of a transcript tells, where it's one that counts. */
 export type Entry =
   /** What the user said, or the results of tools. */
