@@ -65,9 +65,11 @@ describe("a host with a bridge", () => {
       Effect.gen(function*() {
         const { connect, directory } = yield* world
         const client = yield* connect
+        const long = "é🙂".repeat(600_000)
         const tools: HostTools.HostTools = {
           tools: [{ name: "lookup", description: "Looks up", parameters: { type: "object" } }],
-          handle: ({ params }) => Effect.succeed({ result: { found: params }, isFailure: false })
+          // More than a line of the turn's file holds.
+          handle: ({ params }) => Effect.succeed({ result: { found: params, long }, isFailure: false })
         }
         const started = yield* client.startSession({
           session,
@@ -80,7 +82,7 @@ describe("a host with a bridge", () => {
           prompt: Scripted.toPrompt({
             steps: [
               { actions: [{ type: "text", text: "Looking." }] },
-              { actions: [{ type: "host-tools", calls: [{ name: "lookup", params: { word: "x" } }], echo: true }] },
+              { actions: [{ type: "host-tools", calls: [{ name: "lookup", params: { word: "x" } }] }] },
               { actions: [{ type: "tool", name: "bash", approval: {}, result: "done" }] },
               { actions: [{ type: "text", random: { length: 3_000_000 }, chunk: 100_000 }] }
             ]
@@ -92,10 +94,12 @@ describe("a host with a bridge", () => {
         for (const type of ["tool-call", "tool-result", "tool-approval-request", "tool-approval-response"]) {
           assert.isTrue(types.has(type), type)
         }
+        const result = parts.find(({ part }) => part.type === "tool-result")!
+        assert.deepInclude(result.part, { result: { found: { word: "x" }, long } })
+        assert.isAbove(result.last!, result.n)
         assert.strictEqual((yield* handle.end).type, "finished")
         const text = yield* handle.text
         assert.isTrue(text.startsWith("Looking."))
-        assert.include(text, `"found":{"word":"x"}`)
         assert.isAbove(text.length, 3_000_000)
         assert.deepStrictEqual((yield* client.hello).sessions.map(({ latest }) => latest?.state), ["finished"])
         yield* started.destroy
@@ -227,7 +231,7 @@ describe("a host behind a proxy", () => {
         })
         const before = proxy.opened
         const cutting = yield* Effect.sync(() => proxy.cut()).pipe(
-          Effect.delay("60 millis"),
+          Effect.delay("120 millis"),
           Effect.forever,
           Effect.forkScoped
         )
@@ -235,7 +239,7 @@ describe("a host behind a proxy", () => {
         yield* Fiber.interrupt(cutting)
         assertOnce(parts)
         assert.isAtLeast(parts.length, 600)
-        assert.isAtLeast(proxy.opened - before, 10)
+        assert.isAtLeast(proxy.opened - before, 5)
         assert.deepStrictEqual(yield* Stream.runCollect(slow.parts()), parts)
       }), 60_000)
   })

@@ -34,7 +34,8 @@ export interface Policy {
    *   `bridge-died`, `bridge-replaced` or `shutdown`.
    * - `fail` launches nothing, so a bridge that's gone is `BridgeUnavailable`, and takes each end as the turn's end.
    *
-   * By default `continue` for a turn that this host started, `fail` for one that it only reads.
+   * By default `continue` for a turn that this host started, `fail` for one that it only reads. It's done by whatever
+   * reads the turn: `parts`, `end`, `text`, or what answers the agent's calls and requests.
    */
   readonly onBridgeDeath?: "continue" | "fail" | undefined
   /** How often this host continues the turn at most: 3. After that the end is taken as it is. */

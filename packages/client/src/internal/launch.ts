@@ -163,12 +163,14 @@ export const connector = (
         dead = file.value.launch
         continue
       }
-      if ((yield* wake) === "restarted") {
-        dead = file.value.launch
-        continue
-      }
       const now = yield* Clock.currentTimeMillis
-      if (suspect?.launch !== file.value.launch) suspect = { launch: file.value.launch, since: now }
+      if (suspect?.launch !== file.value.launch) {
+        suspect = { launch: file.value.launch, since: now }
+        if ((yield* wake) === "restarted") {
+          dead = file.value.launch
+          continue
+        }
+      }
       if (reason._tag === "TimedOut" || now - suspect.since >= helloTimeout) {
         // A proxy that refuses this host would refuse it another bridge too.
         if (isProxy(reason)) return yield* opened.failure
