@@ -20,9 +20,10 @@ export type ApprovalLine =
 /** The question after an approval request, which stands above it. */
 export const approvalPrompt = ({ rule }: Request, { style }: Look): string =>
   `  ${style.bold("Allow?")} ${
-    ["y yes", ...(rule === undefined ? [] : [`a always (${oneLine(rule)})`]), "n no", "n and a reason", "v view all"].join(
-      ", "
-    )
+    ["y yes", ...(rule === undefined ? [] : [`a always (${oneLine(rule)})`]), "n no", "n and a reason", "v view all"]
+      .join(
+        ", "
+      )
   }: `
 
 export const readApproval = (line: string, { rule }: Request): ApprovalLine => {

@@ -43,7 +43,8 @@ export const find = Effect.fnUntraced(function*(given: Option.Option<string>) {
   const onPath = Bun.which("gangway-bridge")
   if (onPath !== null) return [onPath] satisfies BridgeCommand
   return yield* new UsageError({
-    problem: "there is no gangway-bridge beside this program or on the PATH: name it with --bridge-command or GANGWAY_BRIDGE"
+    problem:
+      "there is no gangway-bridge beside this program or on the PATH: name it with --bridge-command or GANGWAY_BRIDGE"
   })
 })
 

@@ -71,7 +71,9 @@ export const findTurn = Effect.fnUntraced(function*(
 ) {
   const { sessions } = yield* client.hello
   const found = sessions.find((summary) => summary.session === session)
-  if (found === undefined) return yield* new UsageError({ problem: `bridge ${client.bridge} has no session ${session}` })
+  if (found === undefined) {
+    return yield* new UsageError({ problem: `bridge ${client.bridge} has no session ${session}` })
+  }
   const named = Option.getOrUndefined(turn) ?? found.latest?.turn
   if (named === undefined) return yield* new UsageError({ problem: `session ${session} has had no turn yet` })
   return { turn: named, latest: named === found.latest?.turn ? found.latest : undefined }

@@ -68,7 +68,12 @@ export const ending = (exit: Exit.Exit<unknown, unknown>): { readonly exitCode: 
   if (_tag === "BridgeUnavailable") {
     return { exitCode: ExitCode.unavailable, message: unavailable(error as BridgeUnavailable.BridgeUnavailable) }
   }
-  return { exitCode: usageTags.has(_tag) ? ExitCode.usage : ExitCode.unavailable, message }
+  return {
+    exitCode: usageTags.has(_tag) ? ExitCode.usage : ExitCode.unavailable,
+    message: _tag === "DirectoryInvalid" && message.includes("state directory")
+      ? `${message.replace(/\.$/, "")}: work in another one, or keep gangway's state elsewhere with XDG_STATE_HOME`
+      : message
+  }
 }
 
 const problemOf = ({ message }: CliError.CliError): string =>

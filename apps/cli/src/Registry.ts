@@ -26,7 +26,7 @@ import { UsageError } from "./Failure.ts"
 /** The files of the user's state directory can't be read or written. */
 export class RegistryError extends Data.TaggedError("RegistryError")<{ readonly problem: string }> {
   override get message() {
-    return `${this.problem}; XDG_STATE_HOME names another place`
+    return `the user's state directory can't be used: ${this.problem}; XDG_STATE_HOME names another one`
   }
 }
 
@@ -108,7 +108,9 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
         Effect.catchTag("PlatformError", (error) =>
           error.reason._tag === "NotFound" ? Effect.succeedNone : Effect.fail(error)),
         Effect.mapError((error) =>
-          error._tag === "SchemaError" ? new RegistryError({ problem: `${file} isn't what was written there` }) : failed(error)
+          error._tag === "SchemaError"
+            ? new RegistryError({ problem: `${file} isn't what was written there` })
+            : failed(error)
         )
       )
 

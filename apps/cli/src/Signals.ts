@@ -42,7 +42,9 @@ export const layer: Layer.Layer<Signals> = Layer.effect(
 )
 
 /** Runs an effect that a signal interrupts. */
-export const interruptible = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Interrupted, R | Signals> =>
+export const interruptible = <A, E, R>(
+  effect: Effect.Effect<A, E, R>
+): Effect.Effect<A, E | Interrupted, R | Signals> =>
   Effect.flatMap(
     Signals,
     ({ next }) => Effect.raceFirst(effect, Effect.flatMap(next, (signal) => Effect.fail(new Interrupted({ signal }))))

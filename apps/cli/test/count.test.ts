@@ -25,11 +25,18 @@ describe("the count", () => {
   })
 
   it("reads the parts of a turn's file, without headers and ends", () => {
-    const text = ["{\"format\":1}", ...file.map((part) => JSON.stringify(part)), "{\"end\":{},\"attempt\":1,\"next\":4}", ""]
+    const text = [
+      "{\"format\":1}",
+      ...file.map((part) => JSON.stringify(part)),
+      "{\"end\":{},\"attempt\":1,\"next\":4}",
+      ""
+    ]
     assert.deepStrictEqual(Count.partsOfFile(text.join("\n")), file)
   })
 
-  const journal = (...steps: ReadonlyArray<readonly [attempt: number, step: number, text: string, recorded: boolean]>) =>
+  const journal = (
+    ...steps: ReadonlyArray<readonly [attempt: number, step: number, text: string, recorded: boolean]>
+  ) =>
     steps.flatMap(([attempt, step, text, recorded]): ReadonlyArray<ScriptedAgent.JournalEntry> => [
       {
         type: "emitted",

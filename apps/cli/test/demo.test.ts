@@ -37,7 +37,9 @@ test("the demo loses its connection and its bridge, counts nothing lost or doubl
     assert.strictEqual(pids[0], pids[1])
     assert.notStrictEqual(pids[1], pids[2])
     // Each number is told once, and none is left out.
-    const numbers = [...stdout.matchAll(/^ {2}(\d+)(?:-(\d+))? /gm)].map(([, from, to]) => [Number(from), Number(to ?? from)])
+    const numbers = [...stdout.matchAll(/^ {2}(\d+)(?:-(\d+))? /gm)].map((
+      [, from, to]
+    ) => [Number(from), Number(to ?? from)])
     numbers.forEach(([from], index) => assert.strictEqual(from, index === 0 ? 1 : numbers[index - 1]![1]! + 1))
     assert.include(stdout, `\n${numbers.at(-1)![1]} parts read`)
 

@@ -65,7 +65,14 @@ describe("text", () => {
       ...text("1", "\x1b[2J\x1b]0;title\x07gone\r\n", "\u202eevil\x9b"),
       { type: "tool-call", id: "c", name: "Bash\x1b[1A", params: { command: "a\x1b[8m; rm -rf ~" } },
       { type: "tool-result", id: "c", name: "Bash", result: "\x1b[1A\r", isFailure: true },
-      { type: "tool-approval-request", approvalId: "a", toolCallId: "c", name: "Bash", params: "\x1b[1A", reason: "\x07" },
+      {
+        type: "tool-approval-request",
+        approvalId: "a",
+        toolCallId: "c",
+        name: "Bash",
+        params: "\x1b[1A",
+        reason: "\x07"
+      },
       { type: "file-change", path: "\x1b[1A", kind: "update", diff: "-\x1b[1A" },
       { type: "notice", level: "warning", message: "\x1b" },
       { type: "\x1b" } as never
@@ -183,7 +190,11 @@ describe("ends", () => {
       lines("✓ finished · 2 steps · 12,345 in (10,000 cached), 678 out, $0.0123", "  by step: 1 in · 2 in")
     )
     assert.include(
-      renderEnd(state(step(1)), { type: "finished", usage: { ...usage, measured: false }, finishReason: "length" }, look),
+      renderEnd(
+        state(step(1)),
+        { type: "finished", usage: { ...usage, measured: false }, finishReason: "length" },
+        look
+      ),
       "✓ finished (length) · 1 step · at least 12,345 in"
     )
   })

@@ -2,7 +2,18 @@ import { assert, describe } from "@effect/vitest"
 import type { Bridge } from "@gangway/protocol"
 import { Effect, FileSystem } from "effect"
 import { readFileSync } from "node:fs"
-import { bridgePid, processesOf, prompt, type Ran, run, start, test, until, type User } from "./fixtures/Gangway.ts"
+import {
+  bridgePid,
+  commandOf,
+  processesOf,
+  prompt,
+  type Ran,
+  run,
+  start,
+  test,
+  until,
+  type User
+} from "./fixtures/Gangway.ts"
 
 const scripted = (user: User, ...args: ReadonlyArray<string>) => run(user, ["run", ...args, "--agent", "scripted"])
 
@@ -50,7 +61,15 @@ describe("gangway run", { concurrent: true }, () => {
   test("prints the parts as they are on the wire, and the end line, with --json", (user) =>
     Effect.gen(function*() {
       const fs = yield* FileSystem.FileSystem
-      const ran = yield* scripted(user, prompt({ type: "text", text: "Hello." }), "--json", "--session", "s1", "--turn", "t1")
+      const ran = yield* scripted(
+        user,
+        prompt({ type: "text", text: "Hello." }),
+        "--json",
+        "--session",
+        "s1",
+        "--turn",
+        "t1"
+      )
       assert.strictEqual(ran.exitCode, 0, ran.stderr)
       const file = yield* fs.readFileString(`${user.state}/bridges/scripted/state/sessions/s1/turns/t1.ndjson`)
       assert.strictEqual(ran.stdout, file.slice(file.indexOf("\n") + 1))
@@ -95,7 +114,9 @@ describe("gangway run", { concurrent: true }, () => {
       const running = yield* start(user, ["run", prompt({ type: "hang" }), "--agent", "scripted", "--session", "s1"])
       yield* until(() => running.stderr().includes("session s1"))
       // The turn is there once its start was answered.
-      yield* until(() => Effect.map(run(user, ["abort", "--session", "s1", "--reason", "enough"]), ({ exitCode }) => exitCode === 0))
+      yield* until(() =>
+        Effect.map(run(user, ["abort", "--session", "s1", "--reason", "enough"]), ({ exitCode }) => exitCode === 0)
+      )
       const aborted = yield* running.ended
       assert.strictEqual(aborted.exitCode, 3)
       assert.include(aborted.stdout, "■ aborted: a host aborted it: enough")
@@ -106,7 +127,13 @@ describe("gangway run", { concurrent: true }, () => {
       const { exitCode, stderr, stdout } = yield* scripted(
         user,
         prompt(
-          { type: "tool", name: "Bash", params: { command: "rm x" }, approval: {}, command: ["sh", "-c", "echo ran > ran"] },
+          {
+            type: "tool",
+            name: "Bash",
+            params: { command: "rm x" },
+            approval: {},
+            command: ["sh", "-c", "echo ran > ran"]
+          },
           { type: "question", questions: [{ question: "Which?", options: [{ label: "Red" }] }] }
         )
       )
@@ -122,10 +149,8 @@ describe("gangway run", { concurrent: true }, () => {
   test("leaves what is asked to another host with --approvals wait, and asks nothing that --permissions allows", (user) =>
     Effect.gen(function*() {
       const words = prompt({ type: "tool", name: "Bash", approval: {}, result: "ran" })
-      const waiting = yield* start(user, [
-        ...["run", words, "--agent", "scripted", "--session", "s1"],
-        ...["--approvals", "wait"]
-      ])
+      const args = ["run", words, "--agent", "scripted", "--session", "s1", "--approvals", "wait"]
+      const waiting = yield* start(user, args)
       yield* until(() => waiting.stdout().includes("? Bash"))
       const denying = yield* run(user, ["attach", "--session", "s1", "--approvals", "deny"])
       assert.strictEqual(denying.exitCode, 0, denying.stderr)
@@ -143,7 +168,11 @@ describe("gangway run", { concurrent: true }, () => {
         "run",
         prompt(
           { type: "text", text: "Before." },
-          { type: "tool", name: "Bash", command: ["sh", "-c", "echo >> starts; while [ ! -e go ]; do sleep 0.02; done"] },
+          {
+            type: "tool",
+            name: "Bash",
+            command: ["sh", "-c", "echo >> starts; while [ ! -e go ]; do sleep 0.02; done"]
+          },
           { type: "text", text: "After." }
         ),
         "--agent",
@@ -157,9 +186,32 @@ describe("gangway run", { concurrent: true }, () => {
       assert.match(stdout, /Before\.[^]*↺ the turn goes on, attempt 2: [^]*Before\.[^]*After\.[^]*✓ finished/)
     }))
 
+  test("leaves a turn that is continued by whoever attaches, also where its bridge died meanwhile", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const words = prompt(
+        { type: "text", text: "Before." },
+        { type: "tool", name: "Bash", command: ["sh", "-c", "echo >> starts; while [ ! -e go ]; do sleep 0.02; done"] },
+        { type: "text", text: "After." }
+      )
+      const running = yield* start(user, ["run", words, "--agent", "scripted", "--session", "s1", "--turn", "t1"])
+      yield* until(() => fs.exists(`${user.directory}/starts`))
+      process.kill(running.pid, "SIGTERM")
+      yield* running.ended
+      process.kill(yield* bridgePid(user, "scripted"), "SIGKILL")
+      yield* until(() => processesOf(user).length === 0)
+      yield* fs.writeFileString(`${user.directory}/go`, "")
+      const attached = yield* run(user, ["attach", "--session", "s1"])
+      assert.strictEqual(attached.exitCode, 0, attached.stderr)
+      assert.match(attached.stdout, /Before\.[^]*↺ the turn goes on, attempt 2[^]*Before\.[^]*After\.[^]*✓ finished/)
+    }))
+
   test("leaves the turn running at SIGTERM, and when its reader goes away", (user) =>
     Effect.gen(function*() {
-      const words = prompt({ type: "text", random: { length: 1000 }, chunk: 4, delay: 2 }, { type: "text", text: "THE-END" })
+      const words = prompt({ type: "text", random: { length: 1000 }, chunk: 4, delay: 2 }, {
+        type: "text",
+        text: "THE-END"
+      })
       const running = yield* start(user, ["run", words, "--agent", "scripted", "--session", "s1", "--turn", "t1"])
       yield* until(() => running.stdout().length > 100)
       process.kill(running.pid, "SIGTERM")
@@ -168,8 +220,9 @@ describe("gangway run", { concurrent: true }, () => {
       assert.strictEqual(attached.exitCode, 0, attached.stderr)
       assert.include(attached.stdout, "THE-END")
 
+      const args = ["run", words, "--agent", "scripted", "--session", "s2"]
       const piped = Bun.spawn(
-        ["sh", "-c", `{ "$@"; echo $? >&3; } 3>&2 2>/dev/null | head -c 100`, "sh", ...commandOf(user, words, "s2")],
+        ["sh", "-c", `{ "$@"; echo $? >&3; } 3>&2 2>/dev/null | head -c 100`, "sh", ...commandOf(args)],
         { cwd: user.directory, env: user.env, stdout: "ignore", stderr: "pipe" }
       )
       assert.strictEqual(yield* Effect.promise(() => new Response(piped.stderr).text()), "141\n")
@@ -200,12 +253,6 @@ describe("gangway run", { concurrent: true }, () => {
     }))
 })
 
-const commandOf = (user: User, words: string, session: string) => [
-  process.execPath,
-  new URL("../src/main.ts", import.meta.url).pathname,
-  ...["run", words, "--agent", "scripted", "--session", session, "--directory", user.directory]
-]
-
 describe("a wrong command line", { concurrent: true }, () => {
   const wrong: ReadonlyArray<readonly [args: ReadonlyArray<string>, says: RegExp]> = [
     [["frob"], /Unknown subcommand "frob"/],
@@ -216,16 +263,27 @@ describe("a wrong command line", { concurrent: true }, () => {
     [["run", "x", "--directory", "nowhere"], /there is no directory .*\/nowhere$/],
     [["run", "x", "--approvals", "ask"], /no terminal to ask at/],
     [["run", "x", "--bridge-command", "[]"], /must be a path, or a JSON array/],
-    [["attach", "--session", "s1"], /no bridge is known yet/],
+    [
+      ["run", "x", "--agent", "scripted", "--directory", ".."],
+      /state directory: work in another one, or .*XDG_STATE_HOME/
+    ],
+    [["attach", "--session", "s1", "--bridge", "b9"], /no bridge b9 is known/],
     [["attach", "--session", "s1", "--from", "0"], /--from: .*a number from 1 on/],
     [["abort", "--session", "s1", "--bridge", "b9"], /no bridge b9 is known/]
   ]
+
+  test("names what isn't known yet", (user) =>
+    Effect.gen(function*() {
+      const { exitCode, stderr } = yield* run(user, ["attach", "--session", "s1"])
+      assert.strictEqual(exitCode, 2)
+      assert.strictEqual(stderr, "gangway: no bridge is known yet: 'gangway run' launches one\n")
+    }))
 
   test("is told in one line, with exit code 2, and nothing on standard output", (user) =>
     Effect.forEach(wrong, ([args, says]) =>
       Effect.gen(function*() {
         const { exitCode, stderr, stdout } = yield* run(user, args)
-        assert.strictEqual(exitCode, 2, stderr)
+        assert.strictEqual(exitCode, 2, `${args}: ${stderr}`)
         assert.strictEqual(stdout, "")
         assert.match(stderr, /^gangway: [^\n]+\n$/)
         assert.match(stderr.trimEnd(), says)
@@ -253,13 +311,19 @@ describe("a wrong command line", { concurrent: true }, () => {
     Effect.gen(function*() {
       const missing = yield* scripted(user, "x", "--bridge-command", "/nowhere/gangway-bridge")
       assert.strictEqual(missing.exitCode, 4)
-      assert.match(missing.stderr, /^gangway: the bridge program can't be run \([^\n]+\): name it with --bridge-command[^\n]+\n$/)
+      assert.match(
+        missing.stderr,
+        /^gangway: the bridge program can't be run \([^\n]+\): name it with --bridge-command[^\n]+\n$/
+      )
       const fs = yield* FileSystem.FileSystem
       yield* fs.makeDirectory(`${user.root}/bin`)
       yield* fs.symlink("/bin/sh", `${user.root}/bin/sh`)
       const none = yield* run(user, ["run", "x"], { env: { PATH: `${user.root}/bin` } })
       assert.strictEqual(none.exitCode, 4)
-      assert.match(none.stderr, /^gangway: bridge claude-code can't be launched: [^\n]*there is no Claude Code[^\n]+\n$/)
+      assert.match(
+        none.stderr,
+        /^gangway: bridge claude-code can't be launched: [^\n]*there is no Claude Code[^\n]+\n$/
+      )
     }))
 
   test("asks for help as it should", (user) =>

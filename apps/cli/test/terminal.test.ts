@@ -72,9 +72,8 @@ describe("at a terminal", { concurrent: true }, () => {
 
   test("a second Ctrl-C aborts the turn, and nothing of its agent is left", (user) =>
     Effect.gen(function*() {
-      const terminal = yield* atTerminal(user, [
-        ...["run", prompt(...endless), "--agent", "scripted", "--session", "s1", "--turn", "t1"]
-      ])
+      const words = prompt(...endless)
+      const terminal = yield* atTerminal(user, ["run", words, "--agent", "scripted", "--session", "s1", "--turn", "t1"])
       yield* terminal.sees("→ Wait")
       yield* until(() => processesOf(user).some((pid) => isShell(pid)))
       yield* terminal.types("\x03")
@@ -143,20 +142,37 @@ describe("at a terminal", { concurrent: true }, () => {
       assert.isFalse(yield* fs.exists(`${user.directory}/ran`))
     }))
 
-  test("another host's decision takes the question away", (user) =>
+  test("another host's decision takes the question away, and it isn't put to whoever attaches later", (user) =>
     Effect.gen(function*() {
-      const terminal = yield* atTerminal(user, ["run", prompt(command("first")), "--agent", "scripted", "--session", "s1"])
+      const terminal = yield* atTerminal(user, [
+        "run",
+        prompt(command("first")),
+        "--agent",
+        "scripted",
+        "--session",
+        "s1"
+      ])
       yield* terminal.sees("view all: ")
       const other = yield* run(user, ["attach", "--session", "s1", "--approvals", "deny"])
       assert.strictEqual(other.exitCode, 0, other.stderr)
       yield* terminal.sees("\n  denied: Nobody is there to ask.")
       yield* terminal.sees("✓ finished")
       assert.strictEqual(yield* terminal.exitCode, 0)
+      const later = yield* atTerminal(user, ["attach", "--session", "s1"])
+      yield* later.sees("✓ finished")
+      assert.notInclude(later.text(), "Allow?")
     }))
 
   test("at the end of input, what is asked is left to other hosts", (user) =>
     Effect.gen(function*() {
-      const terminal = yield* atTerminal(user, ["run", prompt(command("first")), "--agent", "scripted", "--session", "s1"])
+      const terminal = yield* atTerminal(user, [
+        "run",
+        prompt(command("first")),
+        "--agent",
+        "scripted",
+        "--session",
+        "s1"
+      ])
       yield* terminal.sees("view all: ")
       yield* terminal.types("\x04")
       yield* terminal.sees("left to other hosts")
@@ -188,9 +204,8 @@ describe("at a terminal", { concurrent: true }, () => {
       const fs = yield* FileSystem.FileSystem
       // A bridge that never comes up.
       yield* fs.writeFileString(`${user.root}/bridge`, "#!/bin/sh\necho > launched\nsleep 60\n", { mode: 0o755 })
-      const terminal = yield* atTerminal(user, [
-        ...["run", "x", "--agent", "scripted", "--bridge-command", `${user.root}/bridge`]
-      ])
+      const bridge = ["--bridge-command", `${user.root}/bridge`]
+      const terminal = yield* atTerminal(user, ["run", "x", "--agent", "scripted", ...bridge])
       yield* until(() => fs.exists(`${user.state}/launched`))
       yield* terminal.types("\x03")
       yield* terminal.sees("gangway: interrupted")

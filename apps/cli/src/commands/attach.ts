@@ -24,7 +24,9 @@ export const attach = Command.make(
       Flag.withDefault(1)
     ),
     approvals: Flags.approvals.pipe(
-      Flag.withDescription("What the agent asks is asked at the terminal, denied, or left to other hosts (the default without one)")
+      Flag.withDescription(
+        "What the agent asks is asked at the terminal, denied, or left to other hosts (the default without one)"
+      )
     ),
     json: Flags.json,
     bridge: Flags.bridge.pipe(Flag.withDescription("The bridge's id; by default the only one")),
@@ -68,6 +70,9 @@ export const attach = Command.make(
   Command.withDescription("Follows a turn from any of its parts to its end"),
   Command.withExamples([
     { command: "gangway attach --session s-1a2b3c4d", description: "Follows the session's latest turn from its start" },
-    { command: "gangway attach --session s-1a2b3c4d --turn t-5e6f7a8b --from 42", description: "Follows it from part 42" }
+    {
+      command: "gangway attach --session s-1a2b3c4d --turn t-5e6f7a8b --from 42",
+      description: "Follows it from part 42"
+    }
   ])
 )

@@ -49,7 +49,9 @@ export const run = Command.make(
     ),
     instructions: text("instructions", "Added to the agent's system prompt"),
     approvals: Flags.approvals.pipe(
-      Flag.withDescription("What the agent asks is asked at the terminal, denied (the default without one), or left to other hosts")
+      Flag.withDescription(
+        "What the agent asks is asked at the terminal, denied (the default without one), or left to other hosts"
+      )
     ),
     json: Flags.json,
     bridge: Flags.bridge.pipe(Flag.withDescription("The bridge's id; by default the agent's name")),
@@ -97,7 +99,10 @@ export const run = Command.make(
 ).pipe(
   Command.withDescription("Starts a turn and follows it to its end"),
   Command.withExamples([
-    { command: "gangway run \"Make the tests pass.\" --permissions edits", description: "Lets the agent edit files here" },
+    {
+      command: "gangway run \"Make the tests pass.\" --permissions edits",
+      description: "Lets the agent edit files here"
+    },
     { command: "git diff | gangway run - --json", description: "Reads the prompt, prints JSON" },
     { command: "gangway run \"And now the docs.\" --session s-1a2b3c4d", description: "Goes on in a session" }
   ])

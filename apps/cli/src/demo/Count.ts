@@ -1,9 +1,9 @@
 /**
  * Counts what a reader of a turn lost and what it got twice, by the turn's file and by the journal of the agent.
  */
+import { counted } from "@gangway/client/Turn"
 import type { ScriptedAgent } from "@gangway/drivers"
 import { Bridge } from "@gangway/protocol"
-import { counted } from "@gangway/client/Turn"
 import * as Schema from "effect/Schema"
 
 /** What came of a comparison. */
@@ -45,7 +45,9 @@ export const byJournal = (
   read: ReadonlyArray<Bridge.NumberedPart>,
   journal: ReadonlyArray<ScriptedAgent.JournalEntry>
 ): Count => {
-  const finished = new Set(journal.flatMap((entry) => entry.type === "recorded" ? [`${entry.attempt} ${entry.step}`] : []))
+  const finished = new Set(
+    journal.flatMap((entry) => entry.type === "recorded" ? [`${entry.attempt} ${entry.step}`] : [])
+  )
   const emitted = journal.flatMap((entry) =>
     entry.type === "emitted" && finished.has(`${entry.attempt} ${entry.step}`) ? entry.parts : []
   )

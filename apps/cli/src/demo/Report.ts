@@ -53,7 +53,9 @@ export const report = (
 const words = (part: Bridge.KnownPart, look: Look): string => {
   switch (part.type) {
     case "tool-call":
-      return `${part.name} ${Values.input(part.params, look)}${part.providerExecuted === false ? ", run by the host" : ""}`
+      return `${part.name} ${Values.input(part.params, look)}${
+        part.providerExecuted === false ? ", run by the host" : ""
+      }`
     case "tool-result":
       return `${part.name}: ${oneLine(Values.result(part.result))}`
     case "tool-approval-request":

@@ -1,7 +1,7 @@
 /**
  * The demo: one turn that loses its host's connection and its bridge, and not a part.
  */
-import * as HostTools from "@gangway/client/HostTools"
+import type * as HostTools from "@gangway/client/HostTools"
 import * as Launcher from "@gangway/client/Launcher"
 import * as TokenStore from "@gangway/client/TokenStore"
 import type { TurnPart } from "@gangway/client/Turn"
@@ -105,7 +105,9 @@ export const tour = Effect.gen(function*() {
       }
       if (Bridge.isKnown(part) && part.type === "turn-continued") {
         yield* tell(
-          `Bridge ${yield* DemoSandbox.bridgeProcess(stateDirectory)} has taken over. The step that was cut begins anew, ` +
+          `Bridge ${yield* DemoSandbox.bridgeProcess(
+            stateDirectory
+          )} has taken over. The step that was cut begins anew, ` +
             `so parts ${part.keep + 1} to ${n - 1} are void.`
         )
       }
@@ -159,8 +161,10 @@ const readJournal = Effect.fnUntraced(function*(home: string) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path
   const names = yield* fs.readDirectory(path.join(home, "journal"))
-  const journals = yield* Effect.forEach(names, (name) =>
-    ScriptedAgent.readJournal({ home, conversation: name.replace(/\.ndjson$/, "") }))
+  const journals = yield* Effect.forEach(
+    names,
+    (name) => ScriptedAgent.readJournal({ home, conversation: name.replace(/\.ndjson$/, "") })
+  )
   return journals.flat()
 })
 

@@ -34,7 +34,9 @@ const maxSteps = 12
 export const ending = (end: Bridge.End): string => {
   switch (end.type) {
     case "finished":
-      return end.finishReason === "stop" || end.finishReason === "end_turn" ? "finished" : `finished (${end.finishReason})`
+      return end.finishReason === "stop" || end.finishReason === "end_turn"
+        ? "finished"
+        : `finished (${end.finishReason})`
     case "aborted": {
       const limit = end.limit === undefined ? "" : ` (${end.limit})`
       const message = end.message === undefined ? "" : `: ${oneLine(end.message)}`

@@ -115,7 +115,9 @@ export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Loo
     case "file":
       return lines(`▫ a file, ${oneLine(part.mediaType)}, ${Math.ceil(part.data.length * 3 / 4)} bytes`)
     case "source":
-      return lines(style.dim(cut(`▫ ${oneLine(part.title)} ${oneLine(part.url ?? part.fileName ?? "")}`.trimEnd(), room)))
+      return lines(
+        style.dim(cut(`▫ ${oneLine(part.title)} ${oneLine(part.url ?? part.fileName ?? "")}`.trimEnd(), room))
+      )
     case "error":
       return lines(style.red(cut(`✗ ${oneLine(Values.result(part.error))}`, room)))
     case "compaction":
@@ -129,7 +131,9 @@ export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Loo
       return lines(style.yellow(cut(
         `↻ the model's call failed and is tried again${
           part.delay === undefined ? "" : ` in ${seconds(part.delay)}`
-        } (${part.attempt}${part.maxAttempts === undefined ? "" : ` of ${part.maxAttempts}`}): ${oneLine(part.message)}`,
+        } (${part.attempt}${part.maxAttempts === undefined ? "" : ` of ${part.maxAttempts}`}): ${
+          oneLine(part.message)
+        }`,
         room
       )))
     case "turn-continued":

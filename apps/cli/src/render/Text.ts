@@ -15,7 +15,8 @@ export const printable = (text: string): string =>
   })
 
 /** The text on one line, printable. */
-export const oneLine = (text: string): string => printable(text).trim().replace(/\s*\n\s*/g, " ⏎ ").replaceAll("\t", " ")
+export const oneLine = (text: string): string =>
+  printable(text).trim().replace(/\s*\n\s*/g, " ⏎ ").replaceAll("\t", " ")
 
 /** The text, or what of it fits the columns, with an ellipsis. */
 export const cut = (text: string, columns: number): string => {
