@@ -3,7 +3,7 @@
  * only when a test asks for one.
  */
 import { spawnSync } from "node:child_process"
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as delay } from "node:timers/promises"
 
@@ -29,7 +29,8 @@ export const installAgent = async (name: string): Promise<InstalledAgent> => {
       return existsSync(found) && JSON.parse(readFileSync(found, "utf8")).version === version
     })
   if (installed()) return { program }
-  return await locked(join(directory, ".install.lock"), () => {
+  mkdirSync(join(directory, "node_modules"), { recursive: true })
+  return await locked(join(directory, "node_modules", ".install.lock"), () => {
     if (installed()) return { program }
     // The versions are exact, and a lockfile would name where they came from.
     const bun = process.versions["bun"] === undefined ? "bun" : process.execPath
