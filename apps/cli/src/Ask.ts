@@ -1,6 +1,7 @@
 /**
  * What a person is asked for the agent, and what the typed lines mean.
  */
+import type { Turn } from "@gangway/client"
 import type { Bridge } from "@gangway/protocol"
 import type { Schema } from "effect"
 import type { Look } from "./render/Style.ts"
@@ -13,7 +14,7 @@ type Question = (typeof Bridge.Question.Type)["questions"][number]
 
 /** What a line means as the answer to an approval request. */
 export type ApprovalLine =
-  | { readonly _tag: "Decision"; readonly decision: Bridge.Decision; readonly reason?: string }
+  | { readonly _tag: "Decision"; readonly approval: Turn.Approval }
   | { readonly _tag: "View" }
   | { readonly _tag: "Unclear" }
 
@@ -32,13 +33,15 @@ export const readApproval = (line: string, { rule }: Request): ApprovalLine => {
   switch (word.toLowerCase()) {
     case "y":
     case "yes":
-      return reason === "" ? { _tag: "Decision", decision: "allow" } : { _tag: "Unclear" }
+      return reason === "" ? { _tag: "Decision", approval: { decision: "allow" } } : { _tag: "Unclear" }
     case "a":
     case "always":
-      return rule !== undefined && reason === "" ? { _tag: "Decision", decision: "allow-always" } : { _tag: "Unclear" }
+      return rule !== undefined && reason === ""
+        ? { _tag: "Decision", approval: { decision: "allow-always" } }
+        : { _tag: "Unclear" }
     case "n":
     case "no":
-      return { _tag: "Decision", decision: "deny", ...(reason === "" ? {} : { reason }) }
+      return { _tag: "Decision", approval: { decision: "deny", ...(reason === "" ? {} : { reason }) } }
     case "v":
     case "view":
       return reason === "" ? { _tag: "View" } : { _tag: "Unclear" }

@@ -8,11 +8,9 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Pull from "effect/Pull"
 import * as Queue from "effect/Queue"
-import type * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
-import * as Ask from "./Ask.ts"
+import * as Answer from "./Answer.ts"
 import type { Approvals } from "./Flags.ts"
-import { Keyboard } from "./Keyboard.ts"
 import { renderEnd } from "./render/End.ts"
 import * as Parts from "./render/Parts.ts"
 import type { Look } from "./render/Style.ts"
@@ -32,8 +30,6 @@ export interface Options {
   readonly onPrinted: (next: number) => void
 }
 
-type Asked = typeof Bridge.ToolApprovalRequest.Type | typeof Bridge.Question.Type
-
 // What's read ahead of what is printed; a slow terminal then holds the reading up.
 const readAhead = 4096
 
@@ -43,16 +39,14 @@ const settling = "150 millis"
 // What is kept back while a person thinks. Beyond it the reading waits, and so does the news that another host decided.
 const maxHeld = 256 * 1024
 
-const nobody = "Nobody is there to ask."
-
 /** Follows a turn to its end. */
 export const follow = Effect.fnUntraced(function*(options: Options) {
   const { json, turn } = options
   const screen = yield* Screen
-  const keyboard = yield* Keyboard
+  const answers = yield* Answer.make(turn)
   const scope = yield* Effect.scope
   const queue = yield* Stream.toQueue(turn.parts({ from: options.from }), { capacity: readAhead })
-  const pending = new Map<string, Asked>()
+  const pending = new Map<string, Answer.Asked>()
   const look: Look = {
     style: screen.look.style,
     directory: options.directory,
@@ -120,76 +114,9 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
 
   const print = (text: string) => Effect.andThen(screen.write(text), Effect.sync(() => options.onPrinted(next)))
 
-  // That it was settled otherwise is as good; the log says how.
-  const settled = <E extends { readonly _tag: string }>(answering: Effect.Effect<void, E>) =>
-    Effect.catchIf(
-      answering,
-      ({ _tag }) => _tag === "AlreadyAnswered" || _tag === "TurnEnded",
-      () => Effect.void
-    ) as Effect.Effect<void, Exclude<E, Bridge.AlreadyAnswered | Bridge.TurnEnded>>
-
-  const deny = (asked: Asked) =>
-    asked.type === "question"
-      ? settled(turn.answer({ id: asked.questionId, result: nobody, isFailure: true }))
-      : settled(turn.approve({ approvalId: asked.approvalId, decision: "deny", reason: nobody }))
-
-  // Whether the cursor stands after a question.
-  let isPrompting = false
-
-  // Asks for lines until one of them is an answer; at the end of input, there's none.
-  const askLine = <A>(prompt: string, read: (line: string) => Effect.Effect<A | undefined>) =>
-    Effect.gen(function*() {
-      while (true) {
-        const line = yield* keyboard.ask(Effect.andThen(
-          Effect.sync(() => {
-            isPrompting = true
-          }),
-          screen.note(prompt)
-        ))
-        isPrompting = false
-        if (line._tag === "None") return undefined
-        const answer = yield* read(line.value)
-        if (answer !== undefined) return answer
-      }
-    })
-
-  const askAtKeyboard = Effect.fnUntraced(function*(asked: Asked) {
-    if (asked.type === "tool-approval-request") {
-      const decided = yield* askLine(
-        Ask.approvalPrompt(asked, screen.noteLook),
-        Effect.fnUntraced(function*(line) {
-          const read = Ask.readApproval(line, asked)
-          if (read._tag === "View") yield* screen.note(Ask.viewApproval(asked))
-          return read._tag === "Decision" ? read : undefined
-        })
-      )
-      if (decided === undefined) return false
-      const { _tag: _, ...decision } = decided
-      yield* settled(turn.approve({ approvalId: asked.approvalId, ...decision }))
-      return true
-    }
-    const result: Record<string, Schema.Json> = {}
-    for (const question of asked.questions) {
-      const answer = yield* askLine(
-        Ask.questionPrompt(question, asked.questions.length > 1, screen.noteLook),
-        (line) => Effect.sync(() => Ask.readAnswer(line, question))
-      )
-      if (answer === undefined) return false
-      result[question.question] = answer
-    }
-    yield* settled(turn.answer({ id: asked.questionId, result }))
-    return true
-  })
-
-  const stopAsking = Effect.fnUntraced(function*(asking: Fiber.Fiber<unknown, unknown>) {
-    yield* Fiber.interrupt(asking)
-    if (isPrompting) yield* screen.note("\n")
-    isPrompting = false
-  })
-
   // While a person thinks, what comes is kept back, so that the question stays what stands last.
-  const ask = Effect.fnUntraced(function*(id: string, asked: Asked) {
-    const asking = yield* Effect.forkIn(askAtKeyboard(asked), scope)
+  const ask = Effect.fnUntraced(function*(id: string, asked: Answer.Asked) {
+    const asking = yield* Effect.forkIn(answers.atKeyboard(asked), scope)
     let held = ""
     while (pending.has(id)) {
       const isFull = held.length > maxHeld
@@ -199,20 +126,20 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
         pending.delete(id)
         if (!hasAnswered) {
           approvals = "wait"
-          yield* screen.note("\ngangway: input has ended: what the agent asks is left to other hosts\n")
+          yield* screen.note("gangway: input has ended: what the agent asks is left to other hosts\n")
         }
         break
       }
       if (taking?.pollUnsafe() === undefined) continue
-      const parts = yield* Effect.onError(take, () => stopAsking(asking))
+      const parts = yield* Effect.onError(take, () => Fiber.interrupt(asking))
       if (parts === undefined) {
-        yield* stopAsking(asking)
+        yield* Fiber.interrupt(asking)
         yield* print(held)
         return false
       }
       held += accept(parts)
     }
-    yield* stopAsking(asking)
+    yield* Fiber.interrupt(asking)
     yield* print(held)
     return true
   })
@@ -236,7 +163,7 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
             )
           }
           pending.delete(id)
-          yield* deny(asked)
+          yield* answers.deny(asked)
         }
         continue
       }

@@ -17,11 +17,14 @@ const request = (rule?: string): typeof Bridge.ToolApprovalRequest.Type => ({
 describe("an approval", () => {
   it("is a letter or a word, and a reason after a no", () => {
     const read = (line: string) => Ask.readApproval(line, request("all edits"))
-    assert.deepStrictEqual(read(" Y "), { _tag: "Decision", decision: "allow" })
-    assert.deepStrictEqual(read("yes"), { _tag: "Decision", decision: "allow" })
-    assert.deepStrictEqual(read("a"), { _tag: "Decision", decision: "allow-always" })
-    assert.deepStrictEqual(read("n"), { _tag: "Decision", decision: "deny" })
-    assert.deepStrictEqual(read("no not  today"), { _tag: "Decision", decision: "deny", reason: "not today" })
+    assert.deepStrictEqual(read(" Y "), { _tag: "Decision", approval: { decision: "allow" } })
+    assert.deepStrictEqual(read("yes"), { _tag: "Decision", approval: { decision: "allow" } })
+    assert.deepStrictEqual(read("a"), { _tag: "Decision", approval: { decision: "allow-always" } })
+    assert.deepStrictEqual(read("n"), { _tag: "Decision", approval: { decision: "deny" } })
+    assert.deepStrictEqual(read("no not  today"), {
+      _tag: "Decision",
+      approval: { decision: "deny", reason: "not today" }
+    })
     assert.deepStrictEqual(read("v"), { _tag: "View" })
   })
 
