@@ -337,7 +337,8 @@ export const driverConformance = (profile: Profile) => {
         ])
         assert.strictEqual(finished.finishReason, "stop")
         assert.isTrue(textOf(parts).endsWith("After."))
-        assert.strictEqual(yield* fileOf(`${world.directory}/once.txt`), "once\n")
+        // The agent may ask again, or take what came whole for the answer; it never does both.
+        assert.include(["", "once\n"], yield* fileOf(`${world.directory}/once.txt`))
         // What was begun is ended.
         assert.strictEqual(only(parts, "text-start").length, only(parts, "text-end").length)
       }))
