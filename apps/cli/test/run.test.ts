@@ -178,6 +178,8 @@ describe("gangway run", { concurrent: true }, () => {
         "--agent",
         "scripted"
       ])
+      // The agent may be ahead of what its bridge has written.
+      yield* until(() => running.stdout().includes("→ Bash"))
       yield* until(() => fs.exists(`${user.directory}/starts`))
       process.kill(yield* bridgePid(user, "scripted"), "SIGKILL")
       yield* fs.writeFileString(`${user.directory}/go`, "")
@@ -195,6 +197,8 @@ describe("gangway run", { concurrent: true }, () => {
         { type: "text", text: "After." }
       )
       const running = yield* start(user, ["run", words, "--agent", "scripted", "--session", "s1", "--turn", "t1"])
+      // The agent may be ahead of what its bridge has written.
+      yield* until(() => running.stdout().includes("→ Bash"))
       yield* until(() => fs.exists(`${user.directory}/starts`))
       process.kill(running.pid, "SIGTERM")
       yield* running.ended

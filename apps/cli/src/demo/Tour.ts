@@ -121,7 +121,7 @@ export const tour = Effect.gen(function*() {
       }
       if (!isKilled && part.type === "tool-approval-response") {
         isKilled = true
-        yield* isThere(path.join(directory, "starts"))
+        yield* hasStarted(path.join(directory, "starts"))
         const pid = yield* DemoSandbox.killBridge(stateDirectory)
         yield* fs.writeFileString(path.join(directory, "go"), "")
         yield* tell(`The check is running, and the bridge, process ${pid}, is killed with SIGKILL.`)
@@ -148,7 +148,8 @@ export const tour = Effect.gen(function*() {
   const journal = yield* readJournal(home)
   const { doubled, lost } = Count.total([Count.byFile(read, file), Count.byJournal(read, journal)])
   const starts = (yield* fs.readFileString(path.join(directory, "starts"))).trim().split("\n").length
-  yield* say(`The turn has ${end.type}, in two attempts and over ${sockets.count()} connections.`)
+  const attempts = 1 + read.filter(({ part }) => part.type === "turn-continued").length
+  yield* say(`The turn has ${end.type}, in ${attempts} attempts and over ${sockets.count()} connections.`)
   yield* say(`The host's tool ran ${times(lookups)}: a call that was finished isn't repeated.`)
   yield* say(`The check was started ${times(starts)}: nobody knows what came of the call that was cut.`)
   yield* say("Compared with the turn's file and with the agent's own journal:")
@@ -168,9 +169,10 @@ const readJournal = Effect.fnUntraced(function*(home: string) {
   return journals.flat()
 })
 
-const isThere = (file: string) =>
-  FileSystem.FileSystem.use((fs) => fs.exists(file)).pipe(
-    Effect.repeat({ until: (exists) => exists, schedule: Schedule.spaced("10 millis") })
+// The file is there before its line is.
+const hasStarted = (file: string) =>
+  FileSystem.FileSystem.use((fs) => Effect.orElseSucceed(fs.readFileString(file), () => "")).pipe(
+    Effect.repeat({ until: (text) => text.endsWith("\n"), schedule: Schedule.spaced("10 millis") })
   )
 
 const deltasOfSecondText = (read: ReadonlyArray<TurnPart>): number => {
