@@ -22,7 +22,7 @@ test("the demo loses its connection and its bridge, counts nothing lost or doubl
       /Bridge (\d+) has taken over/,
       /turn-continued +attempt 2/,
       /tool-result +Bash: 12 checks passed/,
-      /turn has finished, in 2 attempts and over 3 connections/,
+      /turn has finished, in 2 attempts and over [3-9] connections/,
       /tool ran once/,
       /check was started twice/,
       /\n\d+ parts read, 0 lost, 0 doubled\n$/
