@@ -237,7 +237,9 @@ export const ReadState = Rpc.make("ReadState", {
     Failure.StateTooLarge,
     Failure.SessionBusy,
     Failure.Unsupported,
-    Failure.ContextLost
+    Failure.TurnRunning,
+    Failure.ContextLost,
+    Failure.LogUnavailable
   ])
 })
 

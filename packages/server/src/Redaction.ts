@@ -23,6 +23,8 @@ export interface Redaction {
   readonly flush: () => ReadonlyArray<Bridge.KnownPart>
   /** A text that is whole, such as an error's message. */
   readonly text: (text: string) => string
+  /** JSON that is whole; where it holds no secret, the same object. */
+  readonly json: <A>(value: A) => A
 }
 
 /**
@@ -73,6 +75,7 @@ export const make = (secrets: Readonly<Record<string, Redacted.Redacted<string>>
 
   return {
     text,
+    json: (value) => inJson(text, value),
     flush: () => Array.from(held.keys()).flatMap(release),
     apply: (part) => {
       if (isDelta(part)) {
@@ -94,15 +97,16 @@ const isDelta = (part: Bridge.KnownPart): part is Delta =>
 
 // Longest first: the first that fits at a place is the longest.
 const toPatterns = (secrets: Readonly<Record<string, Redacted.Redacted<string>>>): ReadonlyArray<Pattern> => {
-  const patterns: Array<Pattern> = []
+  const patterns = new Map<string, Pattern>()
   for (const [name, secret] of Object.entries(secrets)) {
     const value = Redacted.value(secret)
     if (value.length < minSecretLength) continue
-    patterns.push({ name, value })
-    const escaped = JSON.stringify(value).slice(1, -1)
-    if (escaped !== value) patterns.push({ name, value: escaped })
+    for (const form of [value, JSON.stringify(value).slice(1, -1)]) {
+      // Of equal secrets the first gives the name.
+      if (!patterns.has(form)) patterns.set(form, { name, value: form })
+    }
   }
-  return patterns.sort((a, b) => b.value.length - a.value.length)
+  return Array.from(patterns.values()).sort((a, b) => b.value.length - a.value.length)
 }
 
 interface Matcher {

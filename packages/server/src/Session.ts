@@ -5,8 +5,9 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as FileSystem from "effect/FileSystem"
+import type * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
 import * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
@@ -49,10 +50,10 @@ export interface Session {
   readonly adopt: Effect.Effect<void>
   /** Frees the session if no turn runs: a newer bridge serves the state directory. */
   readonly yieldToNewer: Effect.Effect<void>
-  /** Ends all that runs, because the bridge exits. */
+  /** Ends all that runs and the session's queue, because the bridge exits, or the session is gone. */
   readonly shutdown: Effect.Effect<void>
-  /** Ends the session's queue after the commands that wait in it: the session is gone. */
-  readonly retire: Effect.Effect<void>
+  /** Whether this bridge holds it, with what's on disk of it. */
+  readonly isKnown: () => boolean
 }
 
 const stateOf = (end: Bridge.End | undefined): Bridge.TurnState => end === undefined ? "running" : end.type
@@ -60,6 +61,11 @@ const stateOf = (end: Bridge.End | undefined): Bridge.TurnState => end === undef
 const stateBytes = (state: unknown): number => new TextEncoder().encode(JSON.stringify(state)).length
 
 const accepted = { accepted: true as const }
+
+const nothing = { ended: [], left: [] }
+
+// How long a driver may take to delete a conversation.
+const forgetTimeout = Duration.minutes(1)
 
 const comparedOptions = ["directory", "instructions", "tools", "permissions", "mcpServers"] as const
 
@@ -83,7 +89,6 @@ export const make = Effect.fnUntraced(function*(
   context: BridgeContext,
   id: Bridge.SessionId
 ): Effect.fn.Return<Session, never, FileSystem.FileSystem | Path.Path> {
-  const fs = yield* FileSystem.FileSystem
   const services = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
   const core = yield* SessionCore.make(context, id)
   const { driver } = context
@@ -116,6 +121,11 @@ export const make = Effect.fnUntraced(function*(
   // StartSession
   // ---------------------------------------------------------------------------
 
+  const conflict = (file: SessionFile.SessionFile, digests: SessionFile.SessionFile["digests"]) => {
+    const field = comparedOptions.find((option) => file.digests[option] !== digests[option])
+    return field === undefined ? Effect.void : Effect.fail(new Bridge.SessionConflict({ session: id, field }))
+  }
+
   const startSession: Session["startSession"] = ({ session: _, ...asked }) =>
     queue.run(
       { name: "other" },
@@ -124,6 +134,9 @@ export const make = Effect.fnUntraced(function*(
         const directory = yield* sessionDirectory(context, asked.directory)
         const options = { ...asked, directory }
         const digests = yield* optionDigests(options)
+        // What doesn't fit takes nothing from another bridge.
+        const known = yield* core.file
+        if (known !== undefined) yield* conflict(known, digests)
         const holding = yield* core.need("bridge-replaced")
         const file = holding.file()
         if (file === undefined) {
@@ -136,23 +149,23 @@ export const make = Effect.fnUntraced(function*(
             active: false,
             earlier: [],
             rules: []
-          })
-        } else {
-          for (const field of comparedOptions) {
-            if (file.digests[field] !== digests[field]) {
-              return yield* new Bridge.SessionConflict({ session: id, field })
-            }
-          }
-          if (file.driver.name !== driver.name) {
-            return yield* new Bridge.ContextLost({
-              session: id,
-              problem: `it was held with the agent '${file.driver.name}', this bridge drives '${driver.name}'`
-            })
-          }
+          }).pipe(
+            Effect.andThen(Effect.suspend(() => {
+              core.setOptions(options)
+              return core.openAgent(holding, asked.state)
+            })),
+            // Nothing is left of a session that couldn't be had.
+            Effect.onError(() => Effect.ignore(core.remove))
+          )
+          return { resumed: false }
         }
-        yield* core.setOptions(options)
-        yield* core.openAgent(holding, asked.state)
-        return { resumed: file !== undefined }
+        yield* conflict(file, digests)
+        core.setOptions(options)
+        // What runs has its agent; what's new is the next turn's.
+        if (core.running() === undefined && core.compaction() === undefined) {
+          yield* core.openAgent(holding, asked.state)
+        }
+        return { resumed: true }
       }).pipe(Effect.provide(services))
     )
 
@@ -160,15 +173,8 @@ export const make = Effect.fnUntraced(function*(
   // StartTurn
   // ---------------------------------------------------------------------------
 
-  const startTurn: Session["startTurn"] = Effect.fnUntraced(function*(payload) {
-    while (true) {
-      const started = yield* queue.run({ name: "start", turn: payload.turn }, startTurnNow(payload))
-      if (started !== undefined) return started
-      // A compaction runs: the queue stays free for what stops it.
-      const compaction = core.compaction()
-      if (compaction !== undefined) yield* Effect.exit(Deferred.await(compaction.outcome))
-    }
-  })
+  const startTurn: Session["startTurn"] = (payload) =>
+    queue.run({ name: "start", turn: payload.turn, needsAgent: true }, startTurnNow(payload))
 
   const startTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.StartTurn>) {
     const file = yield* requireFile
@@ -188,13 +194,13 @@ export const make = Effect.fnUntraced(function*(
     return yield* newTurn(payload, holding, file)
   })
 
-  const turnOptions = (payload: Rpc.Payload<typeof Bridge.StartTurn>) => ({
+  const turnOptions = (payload: Rpc.Payload<typeof Bridge.StartTurn>, holding: Holding) => ({
     turn: payload.turn,
     redaction: core.redaction(),
     prompt: payload.prompt ?? [],
     model: payload.model ?? core.options()?.model,
     effort: payload.effort ?? core.options()?.effort,
-    responseFormat: payload.responseFormat,
+    responseFormat: holding.file()?.latest?.responseFormat,
     raw: payload.raw === true,
     timeout: payload.timeout
   })
@@ -220,30 +226,36 @@ export const make = Effect.fnUntraced(function*(
     if (file.earlier.length + 1 >= SessionFile.maxTurns) {
       return yield* new Bridge.SessionFull({ session: id, turns: SessionFile.maxTurns })
     }
-    if (core.compaction() !== undefined) return undefined
     yield* core.endRunning({ reason: "replaced" })
     const agent = yield* core.openAgent(holding)
     const ended = holding.file()!.latest === undefined ? undefined : (yield* latestStatus(holding)).end
     const prompt = yield* digestJson(payload.prompt)
     const responseFormat = yield* digestFormat(payload.responseFormat)
     const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
-    const opened = yield* holding.beginTurn(
-      { format: 1, turn: payload.turn, prompt, responseFormat, startedAt },
-      ({ latest, ...current }) => ({
-        ...current,
-        earlier: latest === undefined ? current.earlier : [...current.earlier, { turn: latest.turn, end: ended! }],
-        latest: { turn: payload.turn, attempt: 1 }
+    const { responseFormat: format } = payload
+    const begin = Effect.gen(function*() {
+      const opened = yield* holding.beginTurn(
+        { format: 1, turn: payload.turn, prompt, responseFormat, startedAt },
+        ({ latest, ...current }) => ({
+          ...current,
+          earlier: latest === undefined
+            ? current.earlier
+            : [...current.earlier, { turn: latest.turn, end: SessionFile.toEarlier(ended!) }],
+          latest: { turn: payload.turn, attempt: 1, ...(format === undefined ? {} : { responseFormat: format }) }
+        })
+      )
+      yield* core.run(holding, {
+        ...turnOptions(payload, holding),
+        attempt: 1,
+        agent,
+        log: opened.log,
+        answers: answersOf(opened),
+        usage: TurnUsage.make(),
+        continued: undefined
       })
-    )
-    yield* core.run(holding, {
-      ...turnOptions(payload),
-      attempt: 1,
-      agent,
-      log: opened.log,
-      answers: answersOf(opened),
-      usage: TurnUsage.make(),
-      continued: undefined
     })
+    // A turn that is on disk has its end: when the bridge exits, it runs, or it isn't there.
+    yield* Effect.uninterruptible(begin)
     return { attempt: 1, from: 1, status: "started" as const }
   })
 
@@ -256,9 +268,13 @@ export const make = Effect.fnUntraced(function*(
     const conflict = (field: "prompt" | "format" | "attempt") =>
       new Bridge.TurnConflict({ turn: payload.turn, field, attempt, state: stateOf(end) })
     const { header } = opened.log
-    if (payload.prompt !== undefined) {
-      if ((yield* digestJson(payload.prompt)) !== header.prompt) return yield* conflict("prompt")
-      if ((yield* digestFormat(payload.responseFormat)) !== header.responseFormat) return yield* conflict("format")
+    if (payload.prompt !== undefined && (yield* digestJson(payload.prompt)) !== header.prompt) {
+      return yield* conflict("prompt")
+    }
+    // A host that no longer has the prompt may not have the format either.
+    const saysFormat = payload.prompt !== undefined || payload.responseFormat !== undefined
+    if (saysFormat && (yield* digestFormat(payload.responseFormat)) !== header.responseFormat) {
+      return yield* conflict("format")
     }
     if (payload.attempt !== undefined && payload.attempt !== attempt && payload.attempt !== attempt + 1) {
       return yield* conflict("attempt")
@@ -266,7 +282,6 @@ export const make = Effect.fnUntraced(function*(
     const continues = payload.attempt === attempt + 1 || (payload.attempt === undefined && end?.type === "aborted")
     if (!continues) return { attempt, from, status: end === undefined ? "running" as const : "ended" as const }
     if (end?.type !== "aborted") return yield* conflict("attempt")
-    if (core.compaction() !== undefined) return undefined
     return yield* continueTurn(payload, holding, opened, attempt + 1, conflict)
   })
 
@@ -297,22 +312,31 @@ export const make = Effect.fnUntraced(function*(
       Effect.sync(() => {
         for (const { part } of parts) {
           usage.add(part)
-          answers.observe(attempt - 1, part)
+          answers.observe(part)
         }
       })).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
-    yield* holding.save((current) => ({ ...current, latest: { turn: payload.turn, attempt } }))
-    const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
-    usage.add({ type: "turn-continued", attempt, keep: reconciled.keep })
-    yield* logRecovered(log, reconciled, usage)
-    yield* core.run(holding, {
-      ...turnOptions(payload),
-      attempt,
-      agent,
-      log,
-      answers,
-      usage,
-      continued: reconciled
+    const begin = Effect.gen(function*() {
+      yield* holding.save(({ latest, ...current }) => {
+        const { end: _, ...again } = latest!
+        return { ...current, latest: { ...again, attempt } }
+      })
+      const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
+      const continued = { type: "turn-continued", attempt, keep: reconciled.keep } as const
+      usage.add(continued)
+      answers.observe(continued)
+      yield* logRecovered(log, reconciled, usage)
+      yield* core.run(holding, {
+        ...turnOptions(payload, holding),
+        attempt,
+        agent,
+        log,
+        answers,
+        usage,
+        continued: reconciled
+      })
+      return from
     })
+    const from = yield* Effect.uninterruptible(begin)
     return { attempt, from, status: "continued" as const }
   })
 
@@ -348,6 +372,13 @@ export const make = Effect.fnUntraced(function*(
 
   type ReadStream = ReturnType<Session["readTurn"]>
 
+  // How a turn before the latest one ended; fails where there never was such a turn.
+  const earlierEnd = (file: SessionFile.SessionFile, turn: Bridge.TurnId) => {
+    if (file.latest?.turn === turn) return Effect.undefined
+    const earlier = file.earlier.find((earlier) => earlier.turn === turn)
+    return earlier === undefined ? Effect.fail(turnNotFound(file, turn)) : Effect.succeed(earlier.end)
+  }
+
   const readTurn: Session["readTurn"] = ({ attempt, from, turn }) =>
     Stream.unwrap(Effect.gen(function*(): Effect.fn.Return<ReadStream, Rpc.ErrorExit<typeof Bridge.ReadTurn>> {
       const file = yield* core.file
@@ -366,11 +397,11 @@ export const make = Effect.fnUntraced(function*(
     attempt: number | undefined
   ) {
     const opened = holding.log()
-    if (opened === undefined || opened.log.turn !== turn) {
-      // A file that's being written for the first time is on disk before it's known here.
-      return yield* turnNotFound(holding.file() ?? onDisk, turn)
-    }
-    return opened.reading(opened.log.read({ from, attempt }), () => turnNotFound(holding.file()!, turn))
+    // A file that's being written for the first time is on disk before it's known here.
+    const gone = () => turnNotFound(holding.file() ?? onDisk, turn)
+    if (opened === undefined || opened.log.turn !== turn) return yield* gone()
+    yield* Effect.ignore(latestStatus(holding))
+    return opened.reading(opened.log.read({ from, attempt }), gone)
   })
 
   // Another bridge has the session: its file is read as it grows, until it ends or the other one died.
@@ -400,19 +431,22 @@ export const make = Effect.fnUntraced(function*(
     queue.run(
       { name: "abort", turn: payload.turn },
       Effect.gen(function*() {
-        yield* requireFile
+        const known = yield* requireFile
+        // Another bridge's turn isn't ended for the sake of one that's over.
+        const over = yield* earlierEnd(known, payload.turn)
+        if (over !== undefined) return { end: over, ended: [], left: [] }
+        const conflict = (attempt: number, end: Bridge.End | undefined) =>
+          payload.attempt === undefined || payload.attempt === attempt
+            ? Effect.void
+            : Effect.fail(
+              new Bridge.TurnConflict({ turn: payload.turn, field: "attempt", attempt, state: stateOf(end) })
+            )
+        yield* conflict(known.latest!.attempt, known.latest!.end)
         const holding = yield* orUnavailable(core.need("host"))
-        const file = holding.file()
-        if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
-        if (file.latest?.turn !== payload.turn) {
-          const earlier = file.earlier.find(({ turn }) => turn === payload.turn)
-          if (earlier === undefined) return yield* turnNotFound(file, payload.turn)
-          return { end: earlier.end, ended: [], left: [] }
-        }
+        // It may have been destroyed meanwhile.
+        if (holding.file() === undefined) return yield* new Bridge.SessionNotFound({ session: id })
         const { attempt, end } = yield* latestStatus(holding)
-        if (payload.attempt !== undefined && payload.attempt !== attempt) {
-          return yield* new Bridge.TurnConflict({ turn: payload.turn, field: "attempt", attempt, state: stateOf(end) })
-        }
+        yield* conflict(attempt, end)
         const running = core.running()
         if (running === undefined) return { end: end!, ended: [], left: [] }
         yield* running.abort({ reason: "host", message: payload.reason })
@@ -424,41 +458,55 @@ export const make = Effect.fnUntraced(function*(
   // Answers
   // ---------------------------------------------------------------------------
 
+  interface Found {
+    readonly answers: Answers.Answers
+    readonly running: SessionCore.Running | undefined
+    readonly end: Bridge.End | undefined
+  }
+
   // The table of the latest turn's questions and answers: the running turn's, or what its log says.
   const findAnswers = Effect.fnUntraced(function*(turn: Bridge.TurnId) {
     const file = yield* requireFile
     const running = core.running()
-    if (running !== undefined && running.turn === turn) return { answers: running.answers, end: undefined }
-    if (file.latest?.turn !== turn) {
-      const earlier = file.earlier.find((earlier) => earlier.turn === turn)
-      if (earlier === undefined) return yield* turnNotFound(file, turn)
-      return yield* new Bridge.TurnEnded({ turn, end: earlier.end })
+    if (running !== undefined && running.turn === turn) {
+      return { answers: running.answers, running, end: undefined } satisfies Found
     }
+    const over = yield* earlierEnd(file, turn)
+    if (over !== undefined) return yield* new Bridge.TurnEnded({ turn, end: over })
     const holding = yield* heldOrBusy
     const opened = holding.log()!
-    const { attempt, end } = yield* latestStatus(holding)
+    const { end } = yield* latestStatus(holding)
     const answers = answersOf(opened)
     yield* Stream.runForEachArray(
       scan(opened.log),
-      (parts) => Effect.sync(() => parts.forEach(({ part }) => answers.observe(attempt, part)))
+      (parts) => Effect.sync(() => parts.forEach(({ part }) => answers.observe(part)))
     ).pipe(
       Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
     )
-    return { answers, end }
+    return { answers, running: undefined, end } satisfies Found
   })
 
   const give = Effect.fnUntraced(function*(
     turn: Bridge.TurnId,
-    found: { readonly answers: Answers.Answers; readonly end: Bridge.End | undefined },
+    { answers, end, running }: Found,
     kind: Answers.AskedKind,
     askedId: string,
     answer: Answers.Answer
   ) {
     // After the end an answer is only told what became of it.
-    if (found.end !== undefined && found.answers.get(kind, askedId)?.logged === undefined) {
-      return yield* new Bridge.TurnEnded({ turn, end: found.end })
+    if (end !== undefined && answers.get(kind, askedId)?.logged === undefined) {
+      return yield* new Bridge.TurnEnded({ turn, end })
     }
-    yield* found.answers.answer(kind, askedId, answer)
+    yield* Effect.catchTag(
+      answers.answer(kind, askedId, answer),
+      "LogUnavailable",
+      Effect.fnUntraced(function*(error) {
+        if (running === undefined) return yield* error
+        // The attempt takes no more, since it's ending; or its log can't be written, which ends it.
+        const { end } = yield* Deferred.await(running.settled)
+        return yield* new Bridge.TurnEnded({ turn, end })
+      })
+    )
     return accepted
   })
 
@@ -531,6 +579,8 @@ export const make = Effect.fnUntraced(function*(
         })
       ),
       ({ outcome }) => Deferred.await(outcome)
+    ).pipe(
+      Effect.map(({ summary }) => summary === undefined ? {} : { summary: core.redaction().text(summary) })
     )
 
   const stateOfAgent = Effect.fnUntraced(function*(agent: AgentSession) {
@@ -542,17 +592,16 @@ export const make = Effect.fnUntraced(function*(
   })
 
   const readState: Session["readState"] = () =>
-    Effect.gen(function*() {
-      yield* requireFile
-      return yield* queue.run(
-        { name: "other" },
-        Effect.gen(function*() {
-          const holding = yield* heldOrBusy
-          return yield* stateOfAgent(yield* core.openAgent(holding))
-        })
-      )
-    }).pipe(Effect.catchTag("LogUnavailable", (error) =>
-      Effect.fail(new Bridge.ContextLost({ session: id, problem: error.message }))))
+    queue.run(
+      { name: "other", needsAgent: true },
+      Effect.gen(function*() {
+        yield* requireFile
+        const holding = yield* heldOrBusy
+        const running = core.running()
+        if (running !== undefined) return yield* new Bridge.TurnRunning({ turn: running.turn })
+        return yield* stateOfAgent(yield* core.openAgent(holding))
+      })
+    )
 
   // ---------------------------------------------------------------------------
   // StopSession and DestroySession
@@ -570,8 +619,10 @@ export const make = Effect.fnUntraced(function*(
     queue.run(
       { name: "other" },
       Effect.gen(function*() {
-        if ((yield* orUnavailable(core.file)) === undefined) return { ended: [], left: [] }
+        if ((yield* orUnavailable(core.file)) === undefined) return nothing
         const holding = yield* orUnavailable(core.need("stopped"))
+        // It may have been destroyed meanwhile.
+        if (holding.file() === undefined) return yield* Effect.as(core.remove, nothing)
         const processes = yield* stop(holding, "stopped")
         const state = driver.capabilities.state
           ? yield* Effect.result(Effect.flatMap(core.openAgent(holding), stateOfAgent))
@@ -588,18 +639,21 @@ export const make = Effect.fnUntraced(function*(
     queue.run(
       { name: "other" },
       Effect.gen(function*() {
-        if ((yield* orUnavailable(core.file)) === undefined) return { ended: [], left: [] }
+        if ((yield* orUnavailable(core.file)) === undefined) return nothing
         const holding = yield* orUnavailable(core.need("destroyed"))
+        const file = holding.file()
+        if (file === undefined) return yield* Effect.as(core.remove, nothing)
         const processes = yield* stop(holding, "destroyed")
         yield* core.closeAgent
-        const { conversation, directory } = holding.file()!
-        if (driver.forget !== undefined && conversation !== undefined) yield* driver.forget({ conversation, directory })
-        yield* context.destroyed.add(id)
-        yield* Effect.mapError(
-          fs.remove(context.state.sessionDirectory(id), { recursive: true, force: true }),
-          (error) => new Bridge.LogUnavailable({ problem: error.message })
-        )
-        yield* core.free
+        const { conversation, directory } = file
+        const { forget } = driver
+        if (forget !== undefined && conversation !== undefined && file.driver.name === driver.name) {
+          const forgetting = Effect.suspend(() => forget({ conversation, directory }))
+          yield* core.calls.call("deleting the conversation", forgetting, forgetTimeout).pipe(
+            Effect.catchTag("ContextLost", () => Effect.void)
+          )
+        }
+        yield* Effect.uninterruptible(Effect.andThen(context.destroyed.add(id), core.remove))
         return processes
       })
     )
@@ -650,11 +704,8 @@ export const make = Effect.fnUntraced(function*(
     summary,
     adopt,
     yieldToNewer,
-    shutdown: core.endRunning({ reason: "shutdown" }).pipe(
-      Effect.andThen(core.stopCompaction),
-      Effect.andThen(core.free)
-    ),
-    retire: core.retire
+    shutdown: core.shutdown,
+    isKnown: () => core.holding()?.file() !== undefined
   }
 })
 

@@ -103,6 +103,8 @@ export interface Supervisor {
   readonly endAll: Effect.Effect<Ended>
   /** Ends `background` only. */
   readonly endBackground: Effect.Effect<Ended>
+  /** Ends the processes that `spawn` started, and leaves `background`. */
+  readonly endStarted: Effect.Effect<Ended>
 }
 
 /**
@@ -288,7 +290,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     processes: { spawn },
     background: Effect.map(look, (owned) => owned.filter(isBackground).map(describe)),
     endAll,
-    endBackground: end(isBackground)
+    endBackground: end(isBackground),
+    endStarted: end((owned) => !isBackground(owned))
   }
 })
 

@@ -190,7 +190,7 @@ describe("an aborted turn", () => {
       const notStarted = yield* Effect.flip(client.StartTurn({ session, turn: turn(1), attempt: 2 }))
       assert.strictEqual(notStarted._tag, "SessionNotStarted")
       assert.deepStrictEqual(yield* client.StartSession(start), { resumed: true })
-      assert.deepStrictEqual(second.opened, [{ conversation: "conversation-s1", established: true }])
+      assert.deepInclude(second.opened[0], { conversation: "conversation-s1", established: true })
       const continued = yield* client.StartTurn({ session, turn: turn(1), attempt: 2 })
       assert.deepStrictEqual(continued, { attempt: 2, from: 5, status: "continued" })
       const { end, parts, types } = yield* read(client, turn(1))

@@ -41,7 +41,10 @@ describe("a session's file", () => {
         ...fs,
         rename: (from, to) =>
           to === file
-            ? Effect.andThen(fs.rename(from, to), Effect.andThen(Deferred.succeed(renamed, undefined), Deferred.await(goOn)))
+            ? Effect.andThen(
+              fs.rename(from, to),
+              Effect.andThen(Deferred.succeed(renamed, undefined), Deferred.await(goOn))
+            )
             : fs.rename(from, to)
       }
       const client = yield* Effect.provideService(connect(Puppet.make({})), FileSystem.FileSystem, slow)

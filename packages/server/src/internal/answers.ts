@@ -21,23 +21,27 @@ interface Asked {
   readonly name: string
   /** Equal where an attempt asks the same as an earlier one. */
   readonly key: string
-  readonly attempt: number
   readonly heard: Deferred.Deferred<Answer>
   /** The answer as it's in the log. */
   logged: Answer | undefined
+  /** Whether the attempt that asked it has ended. */
+  earlier: boolean
   /** Whether a later attempt asked it again. */
   replaced: boolean
 }
 
 export interface Answers {
-  /** Takes note of a part of an earlier attempt, or of one that is about to be logged. */
-  readonly observe: (attempt: number, part: Bridge.Part) => void
+  /** Takes note of the turn's next part, which is in the log or about to be. */
+  readonly observe: (part: Bridge.Part) => void
   /** The request that an earlier attempt left unanswered and that this one asks again. */
-  readonly replaces: (kind: AskedKind, attempt: number, key: string) => string | undefined
+  readonly replaces: (kind: AskedKind, key: string) => string | undefined
+  /** What is or was asked; not what an earlier attempt asked and its end closed. */
   readonly get: (
     kind: AskedKind,
     id: string
   ) => { readonly name: string; readonly logged: Answer | undefined } | undefined
+  /** What `allow-always` does besides: before the answer is accepted, or now, where the answer came early. */
+  readonly onAllowAlways: (approvalId: string, effect: Effect.Effect<void>) => Effect.Effect<void>
   /** Logs the answer and lets the agent hear it; the first one wins. The request must be known. */
   readonly answer: (
     kind: AskedKind,
@@ -49,6 +53,10 @@ export interface Answers {
 
 /** What a request is about, so that the same request of a later attempt is recognised. */
 export const askedKey = (name: string, params: unknown): string => `${name} ${canonicalJson(params)}`
+
+const isClosed = (entry: Asked) => entry.earlier && entry.logged === undefined
+
+const isAllowAlways = (answer: Answer) => answer.type === "tool-approval-response" && answer.decision === "allow-always"
 
 // What makes two answers equal.
 const content = (answer: Answer): string => {
@@ -68,10 +76,11 @@ export const make = (options: {
   readonly redact: (answer: Answer) => Answer
 }): Answers => {
   const asked = new Map<string, Asked>()
+  const allowing = new Map<string, Effect.Effect<void>>()
   const oneAtATime = Semaphore.makeUnsafe(1)
   const slot = (kind: AskedKind, id: string) => `${kind} ${id}`
 
-  const note = (kind: AskedKind, id: string, name: string, key: string, attempt: number, replaces?: string) => {
+  const note = (kind: AskedKind, id: string, name: string, key: string, replaces?: string) => {
     if (replaces !== undefined) {
       const before = asked.get(slot(kind, replaces))
       if (before !== undefined) before.replaced = true
@@ -82,9 +91,9 @@ export const make = (options: {
       id,
       name,
       key,
-      attempt,
       heard: Deferred.makeUnsafe(),
       logged: undefined,
+      earlier: false,
       replaced: false
     })
   }
@@ -97,12 +106,16 @@ export const make = (options: {
   }
 
   return {
-    observe: (attempt, part) => {
+    observe: (part) => {
       if (!Bridge.isKnown(part)) return
       switch (part.type) {
+        case "turn-continued":
+          return asked.forEach((entry) => {
+            entry.earlier = true
+          })
         case "tool-call":
           if (part.providerExecuted === false) {
-            note("tool", part.id, part.name, askedKey(part.name, part.params), attempt, part.replaces)
+            note("tool", part.id, part.name, askedKey(part.name, part.params), part.replaces)
           }
           return
         case "tool-approval-request":
@@ -111,11 +124,10 @@ export const make = (options: {
             part.approvalId,
             part.name,
             askedKey(part.name, part.params),
-            attempt,
             part.replaces
           )
         case "question":
-          return note("question", part.questionId, "question", askedKey("", part.questions), attempt, part.replaces)
+          return note("question", part.questionId, "question", askedKey("", part.questions), part.replaces)
         case "tool-result":
           return noteAnswer("tool", part.id, part)
         case "tool-approval-response":
@@ -124,14 +136,22 @@ export const make = (options: {
           return noteAnswer("question", part.questionId, part)
       }
     },
-    replaces: (kind, attempt, key) => {
+    replaces: (kind, key) => {
       for (const entry of asked.values()) {
-        const open = entry.logged === undefined && !entry.replaced
-        if (open && entry.kind === kind && entry.attempt < attempt && entry.key === key) return entry.id
+        if (isClosed(entry) && !entry.replaced && entry.kind === kind && entry.key === key) return entry.id
       }
       return undefined
     },
-    get: (kind, id) => asked.get(slot(kind, id)),
+    get: (kind, id) => {
+      const entry = asked.get(slot(kind, id))
+      return entry === undefined || isClosed(entry) ? undefined : entry
+    },
+    onAllowAlways: (approvalId, effect) =>
+      Effect.suspend(() => {
+        allowing.set(approvalId, effect)
+        const early = asked.get(slot("approval", approvalId))?.logged
+        return early !== undefined && isAllowAlways(early) ? effect : Effect.void
+      }),
     answer: Effect.fnUntraced(function*(kind, id, answer) {
       const entry = asked.get(slot(kind, id))!
       const redacted = options.redact(answer)
@@ -141,8 +161,14 @@ export const make = (options: {
       }
       yield* options.append(redacted)
       entry.logged = redacted
+      if (isAllowAlways(answer)) yield* allowing.get(id) ?? Effect.void
       yield* Deferred.succeed(entry.heard, answer)
     }, (effect) => oneAtATime.withPermit(Effect.uninterruptible(effect))),
-    hear: (kind, id) => Deferred.await(asked.get(slot(kind, id))!.heard)
+    hear: (kind, id) =>
+      Effect.suspend(() => {
+        const entry = asked.get(slot(kind, id))
+        // Asked after the attempt's end: nobody was told of it.
+        return entry === undefined ? Effect.never : Deferred.await(entry.heard)
+      })
   }
 }

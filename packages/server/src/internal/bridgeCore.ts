@@ -82,6 +82,17 @@ export interface BridgeCore {
 const shutdownTimeout = Duration.seconds(5)
 // Readers that keep up take less; the others read the end from the next bridge.
 const drainTimeout = Duration.millis(300)
+// Drivers that ignore their interruption are left behind.
+const closeTimeout = Duration.seconds(1)
+// Of a bridge that died, large turns take longer to look through: until then they're listed as they were.
+const adoptTimeout = Duration.seconds(2)
+
+// What doesn't end in time goes on by itself: as a program ends, its process does too.
+const within = (duration: Duration.Duration, effect: Effect.Effect<void>) =>
+  Effect.forkDetach(effect).pipe(
+    Effect.flatMap((fiber) => Effect.timeoutOption(Fiber.await(fiber), duration)),
+    Effect.asVoid
+  )
 
 /** Makes the bridge; closing the scope ends its turns, its sessions and their processes. */
 export const make = Effect.fnUntraced(function*(
@@ -116,11 +127,11 @@ export const make = Effect.fnUntraced(function*(
   const shutdown = yield* Effect.cached(Effect.suspend(() => {
     closing = true
     return Effect.andThen(
-      Effect.timeoutOption(sessions.shutdown, shutdownTimeout),
+      within(shutdownTimeout, sessions.shutdown),
       Effect.asVoid(Effect.timeoutOption(drained, drainTimeout))
     )
   }))
-  yield* Effect.addFinalizer((exit) => Effect.andThen(shutdown, Scope.close(scope, exit)))
+  yield* Effect.addFinalizer((exit) => Effect.andThen(shutdown, within(closeTimeout, Scope.close(scope, exit))))
   yield* touch(0)
 
   // Commands that may start a turn and haven't yet.
@@ -142,16 +153,14 @@ export const make = Effect.fnUntraced(function*(
         return Effect.flatMap(Effect.forkIn(counted, scope), Fiber.join)
       }))
 
-  const adopted = yield* Effect.cached(sessions.adopt)
-  yield* Effect.forkIn(adopted, scope)
+  // Turns of a bridge that died get their ends. That may have been a replaced one, at any time.
+  const adopting = Effect.flatMap(Effect.forkIn(sessions.adopt, scope), Fiber.await)
+  yield* Effect.forkIn(adopting, scope)
 
-  const inSession = <A, E>(
-    id: Bridge.SessionId,
-    use: (session: Session) => Effect.Effect<A, E>,
-    otherwise: Effect.Effect<A, E>
-  ) => Effect.flatMap(sessions.find(id), (session) => session === undefined ? otherwise : use(session))
-
-  const notFound = (session: Bridge.SessionId) => Effect.fail(new Bridge.SessionNotFound({ session }))
+  type OfSession = { readonly session: Bridge.SessionId }
+  const notFound = ({ session }: OfSession) => new Bridge.SessionNotFound({ session })
+  const inSession = <A, E>(payload: OfSession, command: (session: Session) => Effect.Effect<A, E>) =>
+    sessions.command<A, E | Bridge.SessionNotFound>(payload.session, command, Effect.fail(notFound(payload)))
   const noProcesses: Effect.Effect<Ended> = Effect.succeed({ ended: [], left: [] })
 
   const countReader = Effect.acquireRelease(
@@ -169,8 +178,7 @@ export const make = Effect.fnUntraced(function*(
       if (protocol !== Bridge.protocolVersion) {
         return yield* new Bridge.ProtocolMismatch({ host: protocol, bridge: Bridge.protocolVersion })
       }
-      // Turns of a bridge that died have their end in what is listed.
-      yield* adopted
+      yield* Effect.timeoutOption(adopting, adoptTimeout)
       return {
         protocol: Bridge.protocolVersion,
         bridge: options.bridge,
@@ -188,35 +196,22 @@ export const make = Effect.fnUntraced(function*(
         sessions: yield* sessions.list
       }
     }),
-    StartSession: (payload) =>
-      accept(
-        Effect.flatMap(sessions.forStart(payload.session), (session) =>
-          Effect.onError(session.startSession(payload), () =>
-            Effect.flatMap(session.summary, (summary) =>
-              summary === undefined ? sessions.forget(payload.session) : Effect.void)))
-      ),
-    StartTurn: (payload) =>
-      accept(inSession(payload.session, (session) => session.startTurn(payload), notFound(payload.session))),
+    StartSession: (payload) => accept(sessions.start(payload.session, (session) => session.startSession(payload))),
+    StartTurn: (payload) => accept(inSession(payload, (session) => session.startTurn(payload))),
     ReadTurn: (payload) =>
-      Stream.unwrap(
-        Effect.flatMap(sessions.find(payload.session), (session) =>
-          session === undefined ? notFound(payload.session) : Effect.as(countReader, session.readTurn(payload)))
-      ),
-    AbortTurn: (payload) =>
-      inSession(payload.session, (session) => session.abortTurn(payload), notFound(payload.session)),
-    SubmitToolResult: (payload) =>
-      inSession(payload.session, (session) => session.submitToolResult(payload), notFound(payload.session)),
-    Approve: (payload) => inSession(payload.session, (session) => session.approve(payload), notFound(payload.session)),
-    Compact: (payload) => inSession(payload.session, (session) => session.compact(payload), notFound(payload.session)),
-    ReadState: (payload) =>
-      inSession(payload.session, (session) => session.readState(payload), notFound(payload.session)),
-    StopSession: (payload) => inSession(payload.session, (session) => session.stopSession(payload), noProcesses),
-    DestroySession: (payload) =>
-      inSession(
+      sessions.read(
         payload.session,
-        (session) => Effect.tap(session.destroySession(payload), () => sessions.forget(payload.session)),
-        noProcesses
-      )
+        (session) => Stream.unwrap(Effect.as(countReader, session.readTurn(payload))),
+        Stream.fail(notFound(payload))
+      ),
+    AbortTurn: (payload) => inSession(payload, (session) => session.abortTurn(payload)),
+    SubmitToolResult: (payload) => inSession(payload, (session) => session.submitToolResult(payload)),
+    Approve: (payload) => inSession(payload, (session) => session.approve(payload)),
+    Compact: (payload) => inSession(payload, (session) => session.compact(payload)),
+    ReadState: (payload) => inSession(payload, (session) => session.readState(payload)),
+    StopSession: (payload) => sessions.command(payload.session, (session) => session.stopSession(payload), noProcesses),
+    DestroySession: (payload) =>
+      sessions.command(payload.session, (session) => session.destroySession(payload), noProcesses)
   }
 
   return {

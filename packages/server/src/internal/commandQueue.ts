@@ -1,11 +1,11 @@
 /**
- * The commands of one session, carried out one at a time in the session's own fiber, so that a connection that is cut
- * never stops one half-way.
+ * The commands of one session, carried out one at a time in the session's own fiber.
  */
 import type { TurnId } from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 
@@ -13,6 +13,8 @@ import type * as Scope from "effect/Scope"
 export interface Kind {
   readonly name: "start" | "abort" | "other"
   readonly turn?: TurnId | undefined
+  /** Whether it waits, and lets others pass, while something else has the agent. */
+  readonly needsAgent?: boolean | undefined
 }
 
 interface Job {
@@ -24,48 +26,66 @@ interface Job {
 export interface CommandQueue {
   /** Queues a command and awaits its outcome; interrupting the wait changes nothing for the command. */
   readonly run: <A, E>(kind: Kind, command: Effect.Effect<A, E>) => Effect.Effect<A, E>
-}
-
-// An abort overtakes all that waits but a start of its own turn.
-const indexOfNext = (jobs: ReadonlyArray<Job>): number => {
-  for (let i = 0; i < jobs.length; i++) {
-    const { kind } = jobs[i]!
-    if (kind.name !== "abort") continue
-    const ownStart = jobs.slice(0, i).some((job) => job.kind.name === "start" && job.kind.turn === kind.turn)
-    if (!ownStart) return i
-  }
-  return 0
+  /** To be called when the agent is free again. */
+  readonly agentIsFree: () => void
+  /** Interrupts the command that's carried out, and drops those that wait; whoever awaits one is interrupted. */
+  readonly stop: Effect.Effect<void>
 }
 
 /**
  * Makes a queue whose commands run in the given scope. It's as long as its callers are many: the transport bounds the
  * requests of a connection.
  */
-export const make: Effect.Effect<CommandQueue, never, Scope.Scope> = Effect.gen(function*() {
+export const make = Effect.fnUntraced(function*(options: {
+  /** Whether something else than a command has the agent. */
+  readonly isAgentTaken: () => boolean
+}): Effect.fn.Return<CommandQueue, never, Scope.Scope> {
   const jobs: Array<Job> = []
-  const filled = Latch.makeUnsafe(false)
+  const changed = Latch.makeUnsafe(false)
+  let stopped = false
 
-  yield* Effect.addFinalizer(() => Effect.sync(() => jobs.splice(0).forEach((job) => job.drop())))
-  yield* Effect.forkScoped(Effect.forever(Effect.suspend(() => {
-    if (jobs.length === 0) {
-      filled.closeUnsafe()
-      return filled.await
+  // An abort overtakes all that waits but a start of its own turn.
+  const indexOfNext = (): number => {
+    for (let i = 0; i < jobs.length; i++) {
+      const { kind } = jobs[i]!
+      if (kind.name !== "abort") continue
+      const ownStart = jobs.slice(0, i).some((job) => job.kind.name === "start" && job.kind.turn === kind.turn)
+      if (!ownStart) return i
     }
-    const [job] = jobs.splice(indexOfNext(jobs), 1)
+    const isTaken = options.isAgentTaken()
+    return jobs.findIndex(({ kind }) => kind.name !== "abort" && !(isTaken && kind.needsAgent === true))
+  }
+
+  const next = Effect.suspend(() => {
+    const index = indexOfNext()
+    if (index === -1) {
+      changed.closeUnsafe()
+      return changed.await
+    }
+    const [job] = jobs.splice(index, 1)
     return job!.carryOut
-  })))
+  })
+  const fiber = yield* Effect.forkScoped(Effect.forever(next))
+
+  const stop = Effect.suspend(() => {
+    stopped = true
+    jobs.splice(0).forEach((job) => job.drop())
+    return Fiber.interrupt(fiber)
+  })
+  yield* Effect.addFinalizer(() => stop)
 
   const run = <A, E>(kind: Kind, command: Effect.Effect<A, E>): Effect.Effect<A, E> =>
     Effect.suspend(() => {
+      if (stopped) return Effect.interrupt
       const outcome = Deferred.makeUnsafe<A, E>()
       jobs.push({
         kind,
         carryOut: Effect.onExit(command, (exit) => Deferred.done(outcome, exit)).pipe(Effect.exit, Effect.asVoid),
         drop: () => Deferred.doneUnsafe(outcome, Exit.interrupt())
       })
-      filled.openUnsafe()
+      changed.openUnsafe()
       return Deferred.await(outcome)
     })
 
-  return { run }
+  return { run, agentIsFree: () => changed.openUnsafe(), stop }
 })

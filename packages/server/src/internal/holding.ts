@@ -34,6 +34,8 @@ export interface Holding {
   readonly supervisor: Supervisor.Supervisor
   /** Starts the agent's processes, once it's on disk that there may be some. */
   readonly processes: Supervisor.AgentProcesses
+  /** Whether one that was started there runs. */
+  readonly agentRuns: () => boolean
   /** Absent until it's stored for the first time. */
   readonly file: () => SessionFile.SessionFile | undefined
   /** Stores the file of a new session, synced. */
@@ -197,18 +199,23 @@ export const load = Effect.fnUntraced(function*(options: {
     return created
   }, Effect.provideService(FileSystem.FileSystem, fs))
 
+  let processes = 0
+  const spawn: Holding["processes"]["spawn"] = Effect.fnUntraced(function*(command) {
+    if (!file!.active) yield* note((current) => ({ ...current, active: true }))
+    const process = yield* supervisor.processes.spawn(command)
+    processes++
+    const ended = Effect.sync(() => {
+      processes--
+    })
+    yield* Effect.forkIn(Effect.andThen(process.exit, ended), scope)
+    return process
+  }, Effect.uninterruptible)
+
   return {
     scope,
     supervisor,
-    processes: {
-      spawn: (command) =>
-        Effect.andThen(
-          Effect.suspend(() =>
-            file!.active ? Effect.void : note((current) => ({ ...current, active: true }))
-          ),
-          supervisor.processes.spawn(command)
-        )
-    },
+    processes: { spawn },
+    agentRuns: () => processes > 0,
     file: () => file,
     create: (created) => one.withPermit(write({ ...created, marker }, true)),
     save,

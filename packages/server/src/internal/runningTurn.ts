@@ -66,6 +66,19 @@ export interface Options {
 const askFor = Duration.seconds(2)
 // The same where the bridge itself ends.
 const askAtShutdown = Duration.millis(500)
+// How long a driver has to notice that its agent is gone.
+const leaveAfter = Duration.seconds(1)
+
+// What comes first.
+type Conclusion =
+  | { readonly _tag: "Finished"; readonly finished: Finished }
+  | { readonly _tag: "Failed"; readonly cause: Cause.Cause<RunFailure> }
+  | { readonly _tag: "Aborted"; readonly abort: Abort }
+  | { readonly _tag: "NotWritten"; readonly failure: WriteFailure }
+
+type RunFailure = TurnFailed | Bridge.ContextLost | Bridge.DriverError
+
+const nothingEnded: Ended = { ended: [], left: [] }
 
 /** Starts the attempt in the given scope, whose closing must be preceded by `abort` and `outcome`. */
 export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<RunningTurn, never, Scope.Scope> {
@@ -75,29 +88,40 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
   const ended = Deferred.makeUnsafe<Outcome>()
   const abort = (reason: Abort) => Effect.asVoid(Deferred.succeed(aborted, reason))
 
+  // A driver that was left behind may go on, and the log may have another attempt by then.
+  let over = false
+  // Set where the agent may have said all, and must not begin another step if it hasn't.
+  let reached: Abort["limit"]
+
   const write = Effect.fnUntraced(function*(part: Bridge.KnownPart) {
+    if (over) return
     for (const redacted of redaction.apply(part)) {
-      answers.observe(options.attempt, redacted)
+      answers.observe(redacted)
       usage.add(redacted)
       yield* log.append(redacted)
     }
   })
 
-  const emit = (part: Bridge.KnownPart) =>
-    Effect.suspend(() => {
-      if (part.type === "tool-call" && part.providerExecuted === false) {
-        const replaces = answers.replaces("tool", options.attempt, Answers.askedKey(part.name, part.params))
-        return write(replaces === undefined ? part : { ...part, replaces })
-      }
-      if (part.type !== "step-finished") return write(part)
-      return Effect.andThen(
-        write(part),
-        Effect.suspend(() => {
-          const limit = limitReached(options.session.limits, usage)
-          return limit === undefined ? Effect.void : abort({ reason: "limit", limit })
-        })
-      )
-    })
+  const replaced = (kind: Answers.AskedKind, name: string, params: unknown) => {
+    // As the earlier request stands in the log.
+    const replaces = answers.replaces(kind, Answers.askedKey(name, redaction.json(params)))
+    return replaces === undefined ? {} : { replaces }
+  }
+
+  const emit: Turn["emit"] = Effect.fnUntraced(function*(part) {
+    if (part.type === "tool-call" && part.providerExecuted === false) {
+      yield* write({ ...part, ...replaced("tool", part.name, part.params) })
+    } else {
+      yield* write(part)
+    }
+    if (part.type === "step-finished") {
+      reached = limitReached(options.session.limits, usage)
+      const goesOn = part.finishReason === undefined || part.finishReason === "tool-calls"
+      if (reached !== undefined && goesOn) yield* abort({ reason: "limit", limit: reached })
+    } else if (reached !== undefined && stepBeginnings.has(part.type)) {
+      yield* abort({ reason: "limit", limit: reached })
+    }
+  })
 
   // The deadline's answer where nobody else's came in time; either way what came first is heard.
   const hear = Effect.fnUntraced(function*(kind: Answers.AskedKind, id: string, late: Answers.Answer) {
@@ -125,13 +149,13 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     if (permissions === "all" || (permissions === "edits" && edits)) return { decision: "allow" as const }
     if (rule !== undefined && options.rules.has(rule.key)) return { decision: "allow" as const }
     const { approvalId } = request
+    if (rule !== undefined) yield* answers.onAllowAlways(approvalId, options.rules.add(rule))
     if (answers.get("approval", approvalId) === undefined) {
-      const replaces = answers.replaces("approval", options.attempt, Answers.askedKey(request.name, request.params))
       yield* emit({
         type: "tool-approval-request",
         ...asked,
         ...(rule === undefined ? {} : { rule: rule.title }),
-        ...(replaces === undefined ? {} : { replaces })
+        ...replaced("approval", request.name, request.params)
       })
     }
     const answer = yield* hear("approval", approvalId, {
@@ -142,15 +166,13 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
       by: "timeout"
     })
     if (answer.type !== "tool-approval-response") return yield* Effect.die("an approval was answered by something else")
-    if (answer.decision === "allow-always" && rule !== undefined) yield* options.rules.add(rule)
     return { decision: answer.decision, reason: answer.reason }
   })
 
   const ask: Turn["ask"] = Effect.fnUntraced(function*(question) {
     const { questionId } = question
     if (answers.get("question", questionId) === undefined) {
-      const replaces = answers.replaces("question", options.attempt, Answers.askedKey("", question.questions))
-      yield* emit({ type: "question", ...question, ...(replaces === undefined ? {} : { replaces }) })
+      yield* emit({ type: "question", ...question, ...replaced("question", "", question.questions) })
     }
     const answer = yield* hear("question", questionId, {
       type: "question-answer",
@@ -178,58 +200,48 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     ask
   }
 
-  const agentFiber = yield* Effect.forkIn(agent.run(turn), scope)
+  const agentFiber = yield* Effect.forkIn(Effect.suspend(() => agent.run(turn)), scope)
 
-  // Lets the agent stop by itself for a while, then ends its processes, then the driver.
+  // Lets the agent stop by itself for a while, then ends its processes, then the driver. Neither asking it nor
+  // interrupting it may wait longer: a driver that hangs is left behind in the scope.
   const stopAgent = Effect.fnUntraced(function*(patience: Duration.Duration) {
-    yield* Effect.timeoutOption(
-      Effect.all([agent.interrupt, Fiber.await(agentFiber)], { concurrency: 2 }),
-      patience
-    )
+    const asking = yield* Effect.forkIn(Effect.suspend(() => agent.interrupt), scope)
+    yield* Effect.timeoutOption(Fiber.await(agentFiber), patience)
+    asking.interruptUnsafe()
     const processes = yield* supervisor.endAll
-    // The agent is gone: a driver that doesn't notice is left behind in the scope.
-    yield* Effect.timeoutOption(Fiber.interrupt(agentFiber), Duration.seconds(1))
+    yield* Effect.timeoutOption(Fiber.interrupt(agentFiber), leaveAfter)
     return processes
   })
 
-  const conclude = Effect.fnUntraced(function*(
-    first: {
-      readonly _tag: "Ran"
-      readonly exit: Exit.Exit<Finished, TurnFailed | Bridge.ContextLost | Bridge.DriverError>
-    } | {
-      readonly _tag: "Aborted"
-      readonly abort: Abort
-    } | { readonly _tag: "NotWritten"; readonly failure: WriteFailure }
-  ): Effect.fn.Return<Outcome> {
+  const fail = (kind: Bridge.FailureKind, message: string, processes: Ended): Outcome => ({
+    end: { type: "failed", error: { kind, message: redaction.text(message) }, usage: usage.total({}) },
+    ...processes
+  })
+
+  const broke = (cause: Cause.Cause<unknown>) =>
+    Effect.map(supervisor.endAll, (processes) => fail("unknown", driverBroke(cause), processes))
+
+  const conclude = Effect.fnUntraced(function*(first: Conclusion): Effect.fn.Return<Outcome> {
     switch (first._tag) {
-      case "Ran": {
-        if (Exit.isSuccess(first.exit)) {
-          const { cost, finishReason, output } = first.exit.value
-          const background = yield* options.session.background === "end"
-            ? Effect.as(supervisor.endBackground, [])
-            : supervisor.background
-          return {
-            end: {
-              type: "finished",
-              usage: usage.total({ cost }),
-              finishReason,
-              ...(output === undefined ? {} : { output }),
-              ...(background.length === 0 ? {} : { background })
-            },
-            ended: [],
-            left: []
-          }
-        }
-        const error = failureOf(first.exit.cause)
-        const processes = yield* supervisor.endAll
+      case "Finished": {
+        const { cost, finishReason, output } = first.finished
+        const background = yield* options.session.background === "end"
+          ? Effect.map(supervisor.endBackground, ({ left }) => left)
+          : supervisor.background
         return {
           end: {
-            type: "failed",
-            error: { kind: error.kind, message: redaction.text(error.message) },
-            usage: usage.total({})
+            type: "finished",
+            usage: usage.total({ cost }),
+            finishReason: redaction.text(finishReason),
+            ...(output === undefined ? {} : { output: redaction.json(output) }),
+            ...(background.length === 0 ? {} : { background })
           },
-          ...processes
+          ...nothingEnded
         }
+      }
+      case "Failed": {
+        const { kind, message } = failureOf(first.cause)
+        return fail(kind, message, yield* supervisor.endAll)
       }
       case "Aborted": {
         const { limit, message, reason } = first.abort
@@ -245,37 +257,46 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
           ...processes
         }
       }
-      case "NotWritten": {
-        const processes = yield* stopAgent(Duration.zero)
-        return {
-          end: {
-            type: "failed",
-            error: { kind: first.failure.kind, message: first.failure.problem },
-            usage: usage.total({})
-          },
-          ...processes
-        }
-      }
+      case "NotWritten":
+        return fail(first.failure.kind, first.failure.problem, yield* stopAgent(Duration.zero))
     }
   })
 
   const time = Math.min(options.timeout ?? Infinity, options.session.limits?.time ?? Infinity)
   const deadline: Abort = time === options.timeout ? { reason: "timeout" } : { reason: "limit", limit: "time" }
 
-  const toTheEnd = Effect.gen(function*() {
-    const first = yield* Effect.raceAllFirst([
-      Effect.map(Fiber.await(agentFiber), (exit) => ({ _tag: "Ran" as const, exit })),
-      Effect.map(Deferred.await(aborted), (abort) => ({ _tag: "Aborted" as const, abort })),
-      Effect.map(log.failure, (failure) => ({ _tag: "NotWritten" as const, failure })),
-      Number.isFinite(time)
-        ? Effect.as(Effect.sleep(Duration.millis(time)), { _tag: "Aborted" as const, abort: deadline })
-        : Effect.never
-    ])
-    const outcome = yield* conclude(first)
+  const first = Effect.raceAllFirst([
+    Effect.map(
+      Fiber.await(agentFiber),
+      (exit): Conclusion =>
+        Exit.isSuccess(exit) ? { _tag: "Finished", finished: exit.value } : { _tag: "Failed", cause: exit.cause }
+    ),
+    Effect.map(Deferred.await(aborted), (abort): Conclusion => ({ _tag: "Aborted", abort })),
+    Effect.map(log.failure, (failure): Conclusion => ({ _tag: "NotWritten", failure })),
+    Number.isFinite(time)
+      ? Effect.as(Effect.sleep(Duration.millis(time)), { _tag: "Aborted", abort: deadline } satisfies Conclusion)
+      : Effect.never
+  ])
+
+  const settle = Effect.fnUntraced(function*(outcome: Outcome) {
+    over = true
     for (const held of redaction.flush()) yield* log.append(held)
     // The log keeps trying; whoever waits is told how it ended all the same.
     const line = yield* Effect.option(log.end(outcome.end))
-    yield* Deferred.succeed(ended, Option.isSome(line) ? { ...outcome, end: line.value.end } : outcome)
+    return Option.isSome(line) ? { ...outcome, end: line.value.end } : outcome
+  })
+
+  const toTheEnd = Effect.gen(function*() {
+    const came = yield* first
+    // What aborted the attempt while its agent was at it counts, however soon the agent was done.
+    const conclusion = Deferred.isDoneUnsafe(aborted)
+      ? { _tag: "Aborted" as const, abort: yield* Deferred.await(aborted) }
+      : came
+    const outcome = yield* Effect.flatMap(conclude(conclusion), settle).pipe(
+      // Whatever a driver said can't keep the attempt from ending.
+      Effect.catchCause((cause) => Effect.flatMap(broke(cause), settle))
+    )
+    yield* Deferred.succeed(ended, outcome)
   })
 
   yield* Effect.forkIn(toTheEnd, scope)
@@ -299,12 +320,25 @@ const limitReached = (limits: Bridge.SessionOptions["limits"], usage: TurnUsage)
   return undefined
 }
 
+// Parts by which the agent speaks or acts anew.
+const stepBeginnings: ReadonlySet<string> = new Set([
+  "text-start",
+  "text-delta",
+  "reasoning-start",
+  "reasoning-delta",
+  "tool-params-start",
+  "tool-call"
+])
+
+const driverBroke = (cause: Cause.Cause<unknown>): string => `The driver broke: ${String(Cause.squash(cause))}`
+
 const failureOf = (
-  cause: Cause.Cause<TurnFailed | Bridge.ContextLost | Bridge.DriverError>
+  cause: Cause.Cause<RunFailure>
 ): { readonly kind: Bridge.FailureKind; readonly message: string } => {
   const error = Option.getOrUndefined(Cause.findErrorOption(cause))
-  if (error === undefined) return { kind: "unknown", message: `The driver broke: ${String(Cause.squash(cause))}` }
-  switch (error._tag) {
+  switch (error?._tag) {
+    case undefined:
+      return { kind: "unknown", message: driverBroke(cause) }
     case "TurnFailed":
       return error
     case "ContextLost":

@@ -5,9 +5,10 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Equal from "effect/Equal"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import type * as FileSystem from "effect/FileSystem"
+import * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
 import type * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
@@ -18,6 +19,7 @@ import * as SessionLock from "../SessionLock.ts"
 import type { Ended } from "../Supervisor.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import * as CommandQueue from "./commandQueue.ts"
+import * as DriverCalls from "./driverCalls.ts"
 import * as Holding from "./holding.ts"
 import * as RunningTurn from "./runningTurn.ts"
 import type { SessionFile } from "./sessionFile.ts"
@@ -28,36 +30,33 @@ export interface Running extends RunningTurn.RunningTurn {
   readonly settled: Deferred.Deferred<RunningTurn.Outcome>
 }
 
+type Compacted = { readonly summary?: string | undefined }
+
 export interface Compaction {
   readonly fiber: Fiber.Fiber<void>
-  readonly outcome: Deferred.Deferred<
-    { readonly summary?: string | undefined },
-    Bridge.DriverError | Bridge.ContextLost
-  >
+  readonly outcome: Deferred.Deferred<Compacted, Bridge.DriverError | Bridge.ContextLost | Bridge.SessionNotStarted>
 }
 
 interface OpenAgent {
   readonly agent: AgentSession
   readonly scope: Scope.Closeable
-  readonly settings: Bridge.Settings
-}
-
-/** A session that this bridge holds and that exists on disk. */
-export interface Held extends Holding.Holding {
-  readonly current: () => SessionFile
+  /** What it was told that may change; absent where it was opened for a dormant session. */
+  readonly told: Pick<Started, "env" | "mcpServers" | "settings"> | undefined
 }
 
 export interface SessionCore {
   readonly id: Bridge.SessionId
   readonly queue: CommandQueue.CommandQueue
+  readonly holding: () => Holding.Holding | undefined
   readonly running: () => Running | undefined
   readonly compaction: () => Compaction | undefined
   /** Absent while the session is dormant. */
   readonly options: () => Started | undefined
   /** A new one each time, with the secrets that are known now. */
   readonly redaction: () => Redaction.Redaction
+  readonly calls: DriverCalls.DriverCalls
   /** The options of a started session from now on. */
-  readonly setOptions: (options: Started) => Effect.Effect<void>
+  readonly setOptions: (options: Started) => void
   /** The session's file as it's held, or as it's on disk. */
   readonly file: Effect.Effect<SessionFile | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
   /** What this bridge holds, else what it gets without asking anybody, else who has it. */
@@ -74,7 +73,9 @@ export interface SessionCore {
   readonly free: Effect.Effect<void>
   /** Ends the running turn, and waits until that's noted. */
   readonly endRunning: (abort: RunningTurn.Abort) => Effect.Effect<Ended>
-  /** Opens the agent's conversation, unless it's open. */
+  /** Removes the session's files, and frees it. */
+  readonly remove: Effect.Effect<void, Bridge.LogUnavailable>
+  /** Opens the agent's conversation, unless it's open with the options that count. Nothing runs of it. */
   readonly openAgent: (
     holding: Holding.Holding,
     state?: Schema.Json
@@ -86,15 +87,17 @@ export interface SessionCore {
     options: Omit<RunningTurn.Options, "supervisor" | "rules" | "session">
   ) => Effect.Effect<void>
   readonly startCompaction: (
-    compact: Effect.Effect<{ readonly summary?: string | undefined }, Bridge.DriverError | Bridge.ContextLost>
+    compact: Effect.Effect<Compacted, Bridge.DriverError | Bridge.ContextLost>
   ) => Effect.Effect<Compaction>
   readonly stopCompaction: Effect.Effect<void>
-  /** Ends the queue after the commands that wait in it. */
-  readonly retire: Effect.Effect<void>
+  /** Ends the command that's carried out and those that wait, all that runs, and the hold: the bridge exits. */
+  readonly shutdown: Effect.Effect<void>
 }
 
-// How long a driver may take to check and open a conversation.
+// How long a driver may take to check and open a conversation, and to compare it with the log.
 const openTimeout = Duration.minutes(2)
+// How long it may take to read its state.
+const stateTimeout = Duration.minutes(1)
 
 const nothing: Ended = { ended: [], left: [] }
 
@@ -103,8 +106,11 @@ export const make = Effect.fnUntraced(function*(
   id: Bridge.SessionId
 ): Effect.fn.Return<SessionCore, never, FileSystem.FileSystem | Path.Path> {
   const services = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
-  const queueScope = yield* Scope.fork(context.scope)
-  const queue = yield* Scope.provide(CommandQueue.make, queueScope)
+  const fs = yield* FileSystem.FileSystem
+  const queue = yield* Scope.provide(
+    CommandQueue.make({ isAgentTaken: () => compaction !== undefined }),
+    context.scope
+  )
   const directory = context.state.sessionDirectory(id)
   const { driver } = context
   const oneHolder = Semaphore.makeUnsafe(1)
@@ -130,6 +136,7 @@ export const make = Effect.fnUntraced(function*(
     }
     return redactedFor.redaction.text(text)
   }
+  const calls = DriverCalls.make({ driver: driver.name, scope: context.scope, redact })
 
   const busy = (holder: { readonly port: number; readonly launch: string } | undefined) =>
     new Bridge.SessionBusy({ session: id, port: holder?.port, launch: holder?.launch })
@@ -137,12 +144,17 @@ export const make = Effect.fnUntraced(function*(
   const closeAgent = Effect.suspend(() => {
     const closing = open
     open = undefined
-    return closing === undefined ? Effect.void : Scope.close(closing.scope, Exit.void)
+    return closing === undefined ? Effect.void : calls.close(closing.scope)
   })
 
-  const stopCompaction = Effect.suspend(() =>
-    compaction === undefined ? Effect.void : Effect.asVoid(Fiber.interrupt(compaction.fiber))
-  )
+  const stopCompaction = Effect.suspend(() => {
+    const stopped = compaction
+    if (stopped === undefined) return Effect.void
+    return Effect.andThen(
+      Deferred.fail(stopped.outcome, new Bridge.SessionNotStarted({ session: id })),
+      Fiber.interrupt(stopped.fiber)
+    )
+  })
 
   const endRunning = (abort: RunningTurn.Abort): Effect.Effect<Ended> =>
     Effect.suspend(() => {
@@ -166,35 +178,44 @@ export const make = Effect.fnUntraced(function*(
     })
   })
 
-  const giveUp = (reason: Bridge.AbortReason) =>
-    queue.run(
-      { name: "abort", turn: running?.turn },
-      Effect.andThen(endRunning({ reason }), Effect.andThen(stopCompaction, free))
-    )
+  const remove = Effect.uninterruptible(Effect.andThen(
+    Effect.mapError(
+      fs.remove(directory, { recursive: true, force: true }),
+      (error) => new Bridge.LogUnavailable({ problem: error.message })
+    ),
+    free
+  ))
+
+  const endAll = (reason: Bridge.AbortReason) =>
+    Effect.andThen(endRunning({ reason }), Effect.andThen(stopCompaction, free))
+
+  const giveUp = (reason: Bridge.AbortReason) => queue.run({ name: "abort", turn: running?.turn }, endAll(reason))
 
   const hold = <E>(lock: Effect.Effect<SessionLock.Outcome, E, Scope.Scope | FileSystem.FileSystem>) =>
-    Effect.gen(function*() {
-      if (holding !== undefined) return { _tag: "Mine" as const, holding }
-      const scope = yield* Scope.fork(context.scope)
-      return yield* Effect.gen(function*() {
-        const outcome = yield* Scope.provide(lock, scope)
-        if (outcome._tag === "Held") {
-          yield* Scope.close(scope, Exit.void)
-          return { _tag: "Busy" as const, busy: busy(outcome.holder) }
-        }
-        const loaded = yield* Holding.load({ context, session: id, scope, redact: (text) => redact(text) })
-        holding = loaded
-        yield* Effect.forkIn(
-          Effect.flatMap(
-            SessionLock.awaitRequest({ directory, launch: context.holder.launch, listening: context.listening }),
-            // Not in the scope that this closes.
-            (reason) => Effect.forkIn(giveUp(reason), context.scope)
-          ),
-          scope
-        )
-        return { _tag: "Mine" as const, holding: loaded }
-      }).pipe(Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
-    }).pipe(Effect.uninterruptible, oneHolder.withPermit, Effect.provide(services))
+    Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function*() {
+        if (holding !== undefined) return { _tag: "Mine" as const, holding }
+        const scope = yield* Scope.fork(context.scope)
+        return yield* Effect.gen(function*() {
+          const outcome = yield* restore(Scope.provide(lock, scope))
+          if (outcome._tag === "Held") {
+            yield* Scope.close(scope, Exit.void)
+            return { _tag: "Busy" as const, busy: busy(outcome.holder) }
+          }
+          const loaded = yield* Holding.load({ context, session: id, scope, redact: (text) => redact(text) })
+          holding = loaded
+          yield* Effect.forkIn(
+            Effect.flatMap(
+              SessionLock.awaitRequest({ directory, launch: context.holder.launch, listening: context.listening }),
+              // Not in the scope that this closes.
+              (reason) => Effect.forkIn(giveUp(reason), context.scope)
+            ),
+            scope
+          )
+          return { _tag: "Mine" as const, holding: loaded }
+        }).pipe(Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
+      })
+    ).pipe(oneHolder.withPermit, Effect.provide(services))
 
   const holdIfFree: SessionCore["holdIfFree"] = Effect.suspend(() => {
     const mine = holding
@@ -218,57 +239,72 @@ export const make = Effect.fnUntraced(function*(
     return outcome._tag === "Mine" ? outcome.holding : yield* outcome.busy
   })
 
+  // What a driver gives can be called without care.
+  const guard = (agent: AgentSession): AgentSession => {
+    const { compact, readState, reconcile } = agent
+    return {
+      conversation: agent.conversation,
+      run: (turn) => agent.run(turn),
+      interrupt: agent.interrupt,
+      reconcile: reconcile === undefined
+        ? undefined
+        : (previous) =>
+          calls.call("comparing the conversation", Effect.suspend(() => reconcile(previous)), openTimeout),
+      compact: compact === undefined
+        ? undefined
+        : (instructions) => calls.call("compacting", Effect.suspend(() => compact(instructions))),
+      readState: readState === undefined ? undefined : calls.call("reading the state", readState, stateTimeout)
+    }
+  }
+
   const openAgent: SessionCore["openAgent"] = Effect.fnUntraced(function*(held, state) {
-    if (open !== undefined) return open.agent
+    const told = options === undefined
+      ? undefined
+      : { env: options.env, mcpServers: options.mcpServers, settings: options.settings }
+    if (open !== undefined) {
+      // Environment and headers wait for the agent's next start; which of the agent's own files count doesn't.
+      const isWaiting = held.agentRuns() && told?.settings === open.told?.settings
+      if (Equal.equals(open.told, told) || isWaiting) return open.agent
+      yield* held.supervisor.endStarted
+      yield* closeAgent
+    }
     yield* held.reaped
     const current = held.file()!
+    if (current.driver.name !== driver.name) {
+      const problem = `it was held with the agent '${current.driver.name}', this bridge drives '${driver.name}'`
+      return yield* new Bridge.ContextLost({ session: id, problem })
+    }
     const scope = yield* Scope.fork(context.scope)
     const log = held.log()
     // Parts came out of the conversation, so the agent has it.
     const established = current.earlier.length > 0 || (log !== undefined && (yield* log.log.status).next > 1)
-    const settings = options?.settings ?? "none"
-    const opened = yield* driver.open({
-      session: id,
-      directory: current.directory,
-      conversation: current.conversation,
-      established,
-      state: current.conversation === undefined ? state : undefined,
-      instructions: options?.instructions,
-      tools: options?.tools ?? [],
-      permissions: options?.permissions ?? "ask",
-      mcpServers: options?.mcpServers ?? [],
-      settings,
-      env: options?.env ?? {},
-      processes: held.processes,
-      saveConversation: (conversation) =>
-        held.save((file) => ({ ...file, conversation }))
-    }).pipe(
-      Scope.provide(scope),
-      Effect.timeoutOrElse({
-        duration: openTimeout,
-        orElse: () =>
-          new Bridge.DriverError({
-            driver: driver.name,
-            kind: "start",
-            problem: `opening the conversation took longer than ${Duration.format(openTimeout)}`
-          })
-      }),
+    const opening = Effect.suspend(() =>
+      driver.open({
+        session: id,
+        directory: current.directory,
+        conversation: current.conversation,
+        established,
+        state: current.conversation === undefined ? state : undefined,
+        instructions: options?.instructions,
+        tools: options?.tools ?? [],
+        permissions: options?.permissions ?? "ask",
+        mcpServers: options?.mcpServers ?? [],
+        settings: options?.settings ?? "none",
+        env: options?.env ?? {},
+        processes: held.processes,
+        saveConversation: (conversation) => held.save((file) => ({ ...file, conversation }))
+      })
+    )
+    const agent = yield* calls.call("opening the conversation", Scope.provide(opening, scope), openTimeout).pipe(
       Effect.tap(({ conversation }) =>
         conversation === undefined || conversation === held.file()?.conversation
           ? Effect.void
           : held.save((file) => ({ ...file, conversation }))
       ),
-      Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause)))
+      Effect.onError(() => calls.close(scope))
     )
-    open = { agent: opened, scope, settings }
-    return opened
-  })
-
-  const setOptions = Effect.fnUntraced(function*(next: Started) {
-    // Which of the agent's own files count can only change with a new start of the agent; and one that was opened for
-    // a dormant session knows none of the options.
-    if (open !== undefined && (options === undefined || open.settings !== next.settings)) yield* closeAgent
-    options = next
+    open = { agent: guard(agent), scope, told }
+    return open.agent
   })
 
   const run: SessionCore["run"] = Effect.fnUntraced(function*(held, turn) {
@@ -282,7 +318,8 @@ export const make = Effect.fnUntraced(function*(
         session: options!,
         rules: {
           has: (key) => held.file()!.rules.some((rule) => rule.key === key),
-          add: (rule) => held.note((file) => ({ ...file, rules: [...file.rules, rule] }))
+          add: (rule) =>
+            held.note((file) => ({ ...file, rules: [...file.rules.filter(({ key }) => key !== rule.key), rule] }))
         }
       }),
       scope
@@ -293,7 +330,7 @@ export const make = Effect.fnUntraced(function*(
         const outcome = yield* started.outcome
         yield* held.note((file) => ({
           ...file,
-          latest: { turn: turn.turn, attempt: turn.attempt, end: outcome.end }
+          latest: { ...file.latest!, end: outcome.end }
         }))
         running = undefined
         yield* Deferred.succeed(settled, outcome)
@@ -311,6 +348,7 @@ export const make = Effect.fnUntraced(function*(
     const fiber = yield* Effect.forkIn(
       Effect.onExit(compact, (exit) => {
         compaction = undefined
+        queue.agentIsFree()
         return Effect.andThen(Deferred.done(outcome, exit), context.turnEnded)
       }).pipe(Effect.exit, Effect.asVoid),
       context.scope
@@ -323,21 +361,26 @@ export const make = Effect.fnUntraced(function*(
   return {
     id,
     queue,
+    holding: () => holding,
     running: () => running,
     compaction: () => compaction,
     options: () => options,
     redaction: () => redactionOf(context, options),
-    setOptions,
+    calls,
+    setOptions: (next) => {
+      options = next
+    },
     file,
     holdIfFree,
     need,
     free,
+    remove,
     endRunning,
     openAgent,
     closeAgent,
     run,
     startCompaction,
     stopCompaction,
-    retire: Effect.andThen(queue.run({ name: "other" }, Effect.void), Scope.close(queueScope, Exit.void))
+    shutdown: Effect.andThen(queue.stop, endAll("shutdown"))
   }
 })

@@ -15,8 +15,17 @@ export const LatestTurn = Schema.Struct({
   turn: Bridge.TurnId,
   /** Never decreases, also where the turn's file lost its end. */
   attempt: Schema.Int,
+  /** The form of its answer, for a host that continues it and no longer has it. */
+  responseFormat: Schema.optional(Bridge.ResponseFormat),
   end: Schema.optional(Bridge.End)
 })
+
+/** How a turn before the latest one ended: without what it answered, which isn't kept either. */
+export const toEarlier = (end: Bridge.End): Bridge.End => {
+  if (end.type !== "finished") return end
+  const { background: _, output: __, ...rest } = end
+  return rest
+}
 
 /** A rule that `allow-always` made. */
 export const Rule = Schema.Struct({ key: Schema.String, title: Schema.String })

@@ -1,10 +1,12 @@
 /**
- * The sessions of a bridge, and its remote procedures by session.
+ * The sessions of a bridge: those that somebody uses, those that it holds, and those on disk.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import type * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
+import * as Stream from "effect/Stream"
 import * as Session from "../Session.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 
@@ -12,12 +14,23 @@ import type { BridgeContext } from "./bridgeContext.ts"
 const maxListed = 1_000
 
 export interface Sessions {
-  /** The session, which `StartSession` makes where there's none. */
-  readonly forStart: (id: Bridge.SessionId) => Effect.Effect<Session.Session>
-  readonly find: (id: Bridge.SessionId) => Effect.Effect<Session.Session | undefined>
+  /** Runs a command of a session, which may not exist yet, in the bridge's scope: no connection ends it half-way. */
+  readonly start: <A, E>(
+    id: Bridge.SessionId,
+    command: (session: Session.Session) => Effect.Effect<A, E>
+  ) => Effect.Effect<A, E>
+  /** The same for a session that exists. */
+  readonly command: <A, E>(
+    id: Bridge.SessionId,
+    command: (session: Session.Session) => Effect.Effect<A, E>,
+    otherwise: Effect.Effect<A, E>
+  ) => Effect.Effect<A, E>
+  readonly read: <A, E>(
+    id: Bridge.SessionId,
+    stream: (session: Session.Session) => Stream.Stream<A, E>,
+    otherwise: Stream.Stream<A, E>
+  ) => Stream.Stream<A, E>
   readonly list: Effect.Effect<ReadonlyArray<Bridge.SessionSummary>>
-  /** Lets a session go that isn't on disk (any more). */
-  readonly forget: (id: Bridge.SessionId) => Effect.Effect<void>
   /** Takes the sessions that a bridge left behind when it died. */
   readonly adopt: Effect.Effect<void>
   /** Frees what a newer bridge may want. */
@@ -25,62 +38,90 @@ export interface Sessions {
   readonly shutdown: Effect.Effect<void>
 }
 
+interface Entry {
+  readonly session: Session.Session
+  /** Commands and streams under way. */
+  uses: number
+}
+
 export const make = Effect.fnUntraced(function*(
   context: BridgeContext
 ): Effect.fn.Return<Sessions, never, FileSystem.FileSystem | Path.Path> {
   const services = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
-  const sessions = new Map<Bridge.SessionId, Session.Session>()
+  const entries = new Map<Bridge.SessionId, Entry>()
 
-  const add = (id: Bridge.SessionId) =>
-    Effect.provide(Session.make(context, id), services).pipe(
-      // Two callers at once end with one session: making one does nothing yet.
-      Effect.flatMap((made) =>
-        Effect.suspend(() => {
-          const there = sessions.get(id)
-          if (there !== undefined) return Effect.as(made.retire, there)
-          sessions.set(id, made)
-          return Effect.succeed(made)
-        })
-      )
-    )
-
-  const forStart = (id: Bridge.SessionId) =>
-    Effect.suspend(() => {
-      const there = sessions.get(id)
-      return there === undefined ? add(id) : Effect.succeed(there)
-    })
-
-  const find = Effect.fnUntraced(function*(id: Bridge.SessionId) {
-    const there = sessions.get(id)
+  const entryOf = Effect.fnUntraced(function*(id: Bridge.SessionId) {
+    const there = entries.get(id)
     if (there !== undefined) return there
-    return (yield* context.state.hasSession(id)) ? yield* add(id) : undefined
+    const session = yield* Session.make(context, id)
+    const other = entries.get(id)
+    // Two callers at once end with one session: making one does nothing yet.
+    if (other !== undefined) return yield* Effect.as(session.shutdown, other)
+    const entry: Entry = { session, uses: 0 }
+    entries.set(id, entry)
+    return entry
+  }, Effect.provideContext(services))
+
+  // One that isn't on disk (any more) is of no use to anybody.
+  const dropIfGone = Effect.fnUntraced(function*(id: Bridge.SessionId, entry: Entry) {
+    const isIdle = () => entry.uses === 0 && !entry.session.isKnown()
+    if (!isIdle() || (yield* context.state.hasSession(id)) || !isIdle() || entries.get(id) !== entry) return
+    entries.delete(id)
+    yield* entry.session.shutdown
   })
 
-  const onDisk = Effect.flatMap(context.state.sessions, (ids) => Effect.forEach(ids, forStart, { concurrency: 16 }))
+  const using = (id: Bridge.SessionId) =>
+    Effect.acquireRelease(
+      Effect.tap(entryOf(id), (entry) =>
+        Effect.sync(() => {
+          entry.uses++
+        })),
+      (entry) =>
+        Effect.suspend(() => {
+          entry.uses--
+          return dropIfGone(id, entry)
+        })
+    )
 
-  const forget = (id: Bridge.SessionId) =>
-    Effect.suspend(() => {
-      const gone = sessions.get(id)
-      if (gone === undefined) return Effect.void
-      sessions.delete(id)
-      return Effect.asVoid(Effect.forkIn(gone.retire, context.scope))
-    })
+  const exists = (id: Bridge.SessionId) =>
+    Effect.suspend(() => entries.has(id) ? Effect.succeed(true) : context.state.hasSession(id))
 
-  const all = <A>(f: (session: Session.Session) => Effect.Effect<A>) =>
-    Effect.suspend(() => Effect.forEach([...sessions.values()], f, { concurrency: "unbounded", discard: true }))
+  const start: Sessions["start"] = (id, command) =>
+    Effect.flatMap(
+      Effect.forkIn(Effect.scoped(Effect.flatMap(using(id), ({ session }) => command(session))), context.scope),
+      Fiber.join
+    )
+
+  const onDisk = <A>(f: (session: Session.Session) => Effect.Effect<A>) =>
+    Effect.flatMap(
+      context.state.sessions,
+      (ids) =>
+        Effect.forEach(ids, (id) => Effect.scoped(Effect.flatMap(using(id), ({ session }) => f(session))), {
+          concurrency: 16
+        })
+    )
+
+  const all = (f: (session: Session.Session) => Effect.Effect<void>) =>
+    Effect.suspend(() =>
+      Effect.forEach([...entries.values()], ({ session }) => f(session), { concurrency: "unbounded", discard: true })
+    )
 
   return {
-    forStart,
-    find,
-    forget,
-    list: onDisk.pipe(
-      Effect.flatMap((found) => Effect.forEach(found, (session) => session.summary, { concurrency: 16 })),
-      Effect.map((summaries) => summaries.filter((summary) => summary !== undefined).slice(0, maxListed))
+    start,
+    command: (id, command, otherwise) =>
+      Effect.flatMap(exists(id), (exists) => exists ? start(id, command) : otherwise),
+    read: (id, stream, otherwise) =>
+      Stream.unwrap(
+        Effect.flatMap(exists(id), (exists) =>
+          exists
+            ? Effect.map(using(id), ({ session }) => stream(session))
+            : Effect.succeed(otherwise))
+      ),
+    list: Effect.map(
+      onDisk((session) => session.summary),
+      (summaries) => summaries.filter((summary) => summary !== undefined).slice(0, maxListed)
     ),
-    adopt: Effect.flatMap(
-      onDisk,
-      (found) => Effect.forEach(found, (session) => session.adopt, { concurrency: 16, discard: true })
-    ),
+    adopt: Effect.asVoid(onDisk((session) => session.adopt)),
     yieldToNewer: all((session) => session.yieldToNewer),
     shutdown: all((session) => session.shutdown)
   }
