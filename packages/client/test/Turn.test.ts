@@ -69,6 +69,21 @@ describe("Turn", () => {
     60_000
   )
 
+  it.live("goes on after an attempt that ended before its first part", () =>
+    Effect.gen(function*() {
+      const { bridge, handle, log } = yield* started({})
+      log.emit(...range(1, 5).map(text))
+      log.begin(2)
+      log.finish({ type: "aborted", reason: "bridge-died", usage: { measured: true } })
+      const reader = yield* Effect.forkScoped(Stream.runCollect(handle.parts()))
+      yield* eventually(() => log.attempt === 3)
+      log.emit(text(7))
+      log.finish()
+      assert.deepStrictEqual(numbers(yield* Fiber.join(reader)), range(1, 7))
+      // The part before number 6 is of the first attempt: the second has none.
+      assert.deepStrictEqual(bridge.payloads("ReadTurn").at(-1), { session, turn, from: 6, attempt: 1 })
+    }))
+
   it.live("reads from a number on, and again any number of times", () =>
     Effect.gen(function*() {
       const { handle } = yield* started({}, range(1, 20).map(text))

@@ -276,7 +276,7 @@ const makeParts = (turn: Bridge.TurnId, from: number, attempt: number | undefine
       if (line.next !== self.next) {
         return lost(self.next, `the attempt ended before number ${line.next}`)
       }
-      self.attempt = line.attempt
+      // The attempt stays that of the last part: one that ended before its first part has none.
       return Result.void
     }
   }
