@@ -28,6 +28,14 @@ export interface Redaction {
 }
 
 /**
+ * A value that must not be shown, and the name that stands in its place. Several values may have one name.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Secret = readonly [name: string, value: Redacted.Redacted<string>]
+
+/**
  * The shortest value that counts as a secret, in UTF-16 units: replacing shorter ones, such as `true` or `8080`,
  * would spoil what has nothing to do with them.
  *
@@ -39,14 +47,14 @@ export const minSecretLength = 8
 type Delta = typeof Bridge.TextDelta.Type | typeof Bridge.ReasoningDelta.Type | typeof Bridge.ToolParamsDelta.Type
 
 /**
- * Makes a redaction of secrets by the name that stands in their place. Values shorter than `minSecretLength` are left
+ * Makes a redaction of secrets. Values shorter than `minSecretLength` are left
  * alone. Where secrets overlap, the leftmost is replaced, and of those that begin there the longest. A secret is also
  * found where it's escaped as in a JSON string, which is how a tool's input comes piece by piece.
  *
  * @category constructors
  * @since 0.1.0
  */
-export const make = (secrets: Readonly<Record<string, Redacted.Redacted<string>>>): Redaction => {
+export const make = (secrets: Iterable<Secret>): Redaction => {
   const { cut, text } = makeMatcher(toPatterns(secrets))
   // By id: the end of its deltas so far. Shorter than the longest secret.
   const held = new Map<string, Delta>()
@@ -96,9 +104,9 @@ const isDelta = (part: Bridge.KnownPart): part is Delta =>
   part.type === "text-delta" || part.type === "reasoning-delta" || part.type === "tool-params-delta"
 
 // Longest first: the first that fits at a place is the longest.
-const toPatterns = (secrets: Readonly<Record<string, Redacted.Redacted<string>>>): ReadonlyArray<Pattern> => {
+const toPatterns = (secrets: Iterable<Secret>): ReadonlyArray<Pattern> => {
   const patterns = new Map<string, Pattern>()
-  for (const [name, secret] of Object.entries(secrets)) {
+  for (const [name, secret] of secrets) {
     const value = Redacted.value(secret)
     if (value.length < minSecretLength) continue
     for (const form of [value, JSON.stringify(value).slice(1, -1)]) {

@@ -4,7 +4,7 @@ import * as Redaction from "@gangway/server/Redaction"
 import { Redacted, Schema } from "effect"
 
 const make = (secrets: Record<string, string>) =>
-  Redaction.make(Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, Redacted.make(value)])))
+  Redaction.make(Object.entries(secrets).map(([name, value]) => [name, Redacted.make(value)] as const))
 
 const delta = (text: string, id = "1"): Bridge.KnownPart => ({ type: "text-delta", id, delta: text })
 

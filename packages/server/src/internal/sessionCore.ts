@@ -14,7 +14,7 @@ import type * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import type { AgentSession } from "../Driver.ts"
-import type * as Redaction from "../Redaction.ts"
+import * as Redaction from "../Redaction.ts"
 import * as SessionLock from "../SessionLock.ts"
 import type { Ended } from "../Supervisor.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
@@ -23,7 +23,7 @@ import * as DriverCalls from "./driverCalls.ts"
 import * as Holding from "./holding.ts"
 import * as RunningTurn from "./runningTurn.ts"
 import type { SessionFile } from "./sessionFile.ts"
-import { redactionOf, type Started } from "./sessionOptions.ts"
+import { addSecrets, secretsOf, type Started } from "./sessionOptions.ts"
 
 export interface Running extends RunningTurn.RunningTurn {
   /** Resolves once the session has taken note of the end, too. */
@@ -128,12 +128,14 @@ export const make = Effect.fnUntraced(function*(
       : Effect.succeed<SessionFile | undefined>(held)
   })
 
+  // Of all options since the session is held: what was started with earlier ones may run on with their secrets.
+  let secrets: ReadonlyArray<Redaction.Secret> = []
+  const makeRedaction = () => Redaction.make([...Object.entries(context.secrets), ...secrets])
+
   // Costs something to make, and processes are listed one by one.
-  let redactedFor: { readonly options: Started | undefined; readonly redaction: Redaction.Redaction } | undefined
+  let redactedFor: { readonly secrets: typeof secrets; readonly redaction: Redaction.Redaction } | undefined
   const redact = (text: string) => {
-    if (redactedFor === undefined || redactedFor.options !== options) {
-      redactedFor = { options, redaction: redactionOf(context, options) }
-    }
+    if (redactedFor?.secrets !== secrets) redactedFor = { secrets, redaction: makeRedaction() }
     return redactedFor.redaction.text(text)
   }
   const calls = DriverCalls.make({ driver: driver.name, scope: context.scope, redact })
@@ -173,6 +175,7 @@ export const make = Effect.fnUntraced(function*(
       const log = freed.log()
       if (log !== undefined) yield* log.retire
       options = undefined
+      secrets = []
       holding = undefined
       yield* Scope.close(freed.scope, Exit.void)
     })
@@ -365,10 +368,11 @@ export const make = Effect.fnUntraced(function*(
     running: () => running,
     compaction: () => compaction,
     options: () => options,
-    redaction: () => redactionOf(context, options),
+    redaction: makeRedaction,
     calls,
     setOptions: (next) => {
       options = next
+      secrets = addSecrets(secrets, secretsOf(next))
     },
     file,
     holdIfFree,

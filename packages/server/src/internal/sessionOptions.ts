@@ -5,8 +5,8 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Path from "effect/Path"
-import type * as Redacted from "effect/Redacted"
-import * as Redaction from "../Redaction.ts"
+import * as Redacted from "effect/Redacted"
+import type { Secret } from "../Redaction.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import { digestJson } from "./digest.ts"
 
@@ -45,12 +45,32 @@ export const optionDigests = (options: Started) =>
     )
   })
 
-/** Replaces every secret that the bridge knows of while these options hold. */
-export const redactionOf = (context: BridgeContext, options: Started | undefined): Redaction.Redaction => {
-  const secrets: Record<string, Redacted.Redacted<string>> = { ...context.secrets }
-  for (const server of options?.mcpServers ?? []) {
-    Object.assign(secrets, server.type === "stdio" ? server.env : server.headers)
+/** What of the options must not be shown, each value by the name that it has there. */
+export const secretsOf = (options: Started): ReadonlyArray<Secret> => [
+  ...Object.entries(options.env ?? {}),
+  ...(options.mcpServers ?? []).flatMap((server) =>
+    server.type === "stdio"
+      ? Object.entries(server.env ?? {})
+      : Object.entries(server.headers ?? {}).flatMap(([name, value]) => credentials(name, value))
+  )
+]
+
+// What follows the scheme of a header, such as `Bearer`, is a secret by itself too.
+const credentials = (name: string, value: Redacted.Redacted<string>): ReadonlyArray<Secret> => {
+  const [, rest] = /^\S+ +(\S.*)$/.exec(Redacted.value(value)) ?? []
+  return rest === undefined ? [[name, value]] : [[name, value], [name, Redacted.make(rest)]]
+}
+
+// As many secrets of earlier options are known, the newest ones.
+const maxSecrets = 1_000
+
+/** Those that are known and those that come to be; each value once. */
+export const addSecrets = (known: ReadonlyArray<Secret>, more: ReadonlyArray<Secret>): ReadonlyArray<Secret> => {
+  const byValue = new Map(known.map((secret) => [Redacted.value(secret[1]), secret]))
+  for (const secret of more) {
+    const value = Redacted.value(secret[1])
+    byValue.delete(value)
+    byValue.set(value, secret)
   }
-  Object.assign(secrets, options?.env)
-  return Redaction.make(secrets)
+  return Array.from(byValue.values()).slice(-Math.max(maxSecrets, more.length))
 }
