@@ -130,6 +130,7 @@ export const make = Effect.fnUntraced(function*(
     queue.run(
       { name: "other" },
       Effect.gen(function*() {
+        yield* context.check
         if (yield* context.destroyed.has(id)) return yield* new Bridge.SessionDestroyed({ session: id })
         const directory = yield* sessionDirectory(context, asked.directory)
         const options = { ...asked, directory }
@@ -177,6 +178,7 @@ export const make = Effect.fnUntraced(function*(
     queue.run({ name: "start", turn: payload.turn, needsAgent: true }, startTurnNow(payload))
 
   const startTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.StartTurn>) {
+    yield* context.check
     const file = yield* requireFile
     const earlier = file.earlier.find(({ turn }) => turn === payload.turn)
     if (earlier !== undefined) {

@@ -22,6 +22,8 @@ export interface BridgeContext {
   readonly secrets: Readonly<Record<string, Redacted.Redacted<string>>>
   /** Whether a newer bridge serves the state directory; what `Ownership` last saw. */
   readonly isReplaced: () => boolean
+  /** Looks now; before anything new is begun. */
+  readonly check: Effect.Effect<void, Bridge.Replaced>
   /** What the listening file says now. */
   readonly listening: Effect.Effect<Bridge.ListeningFile | undefined>
   /** The ids of sessions that were destroyed within the last day. */

@@ -115,6 +115,7 @@ export const make = Effect.fnUntraced(function*(
     destroyed,
     secrets: { ...options.secrets, ...driver.secrets },
     isReplaced: standing.isReplaced,
+    check: standing.check,
     listening: standing.listening,
     turnStarted: touch(1),
     turnEnded: touch(-1)
@@ -134,28 +135,31 @@ export const make = Effect.fnUntraced(function*(
   yield* Effect.addFinalizer((exit) => Effect.andThen(shutdown, within(closeTimeout, Scope.close(scope, exit))))
   yield* touch(0)
 
+  // In the bridge's scope: no host's connection ends a command half-way. Commands that come one after the other reach
+  // their session's queue in that order.
+  const carryOut = <A, E>(command: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    Effect.flatMap(Effect.forkIn(command, scope), Fiber.join)
+
   // Commands that may start a turn and haven't yet.
   let starting = 0
 
-  // What may start something, unless the bridge is on its way out. Between the look at the listening file and the
-  // count there's no gap for a decision to exit; and the count is the command's, not its connection's.
-  const accept = <A, E>(command: Effect.Effect<A, E>): Effect.Effect<A, E | Bridge.Replaced | Bridge.Closing> =>
-    Effect.flatMap(standing.check, () =>
-      Effect.suspend((): Effect.Effect<A, E | Bridge.Closing> => {
-        if (closing) return Effect.fail(new Bridge.Closing())
-        starting++
-        const counted = Effect.ensuring(
-          Effect.andThen(touch(0), command),
-          Effect.sync(() => {
-            starting--
-          })
-        )
-        return Effect.flatMap(Effect.forkIn(counted, scope), Fiber.join)
-      }))
+  // What may start something, unless the bridge is on its way out: that's decided where it's counted. Whether a newer
+  // bridge is there is looked at when the command's turn has come.
+  const accept = <A, E>(command: Effect.Effect<A, E>): Effect.Effect<A, E | Bridge.Closing> =>
+    Effect.suspend((): Effect.Effect<A, E | Bridge.Closing> => {
+      if (closing) return Effect.fail(new Bridge.Closing())
+      starting++
+      return carryOut(Effect.ensuring(
+        Effect.andThen(touch(0), command),
+        Effect.sync(() => {
+          starting--
+        })
+      ))
+    })
 
   // Turns of a bridge that died get their ends. That may have been a replaced one, at any time.
-  const adopting = Effect.flatMap(Effect.forkIn(sessions.adopt, scope), Fiber.await)
-  yield* Effect.forkIn(adopting, scope)
+  const adopting = carryOut(sessions.adopt)
+  yield* Effect.forkIn(sessions.adopt, scope)
 
   type OfSession = { readonly session: Bridge.SessionId }
   const notFound = ({ session }: OfSession) => new Bridge.SessionNotFound({ session })
@@ -204,14 +208,15 @@ export const make = Effect.fnUntraced(function*(
         (session) => Stream.unwrap(Effect.as(countReader, session.readTurn(payload))),
         Stream.fail(notFound(payload))
       ),
-    AbortTurn: (payload) => inSession(payload, (session) => session.abortTurn(payload)),
-    SubmitToolResult: (payload) => inSession(payload, (session) => session.submitToolResult(payload)),
-    Approve: (payload) => inSession(payload, (session) => session.approve(payload)),
-    Compact: (payload) => inSession(payload, (session) => session.compact(payload)),
-    ReadState: (payload) => inSession(payload, (session) => session.readState(payload)),
-    StopSession: (payload) => sessions.command(payload.session, (session) => session.stopSession(payload), noProcesses),
+    AbortTurn: (payload) => carryOut(inSession(payload, (session) => session.abortTurn(payload))),
+    SubmitToolResult: (payload) => carryOut(inSession(payload, (session) => session.submitToolResult(payload))),
+    Approve: (payload) => carryOut(inSession(payload, (session) => session.approve(payload))),
+    Compact: (payload) => carryOut(inSession(payload, (session) => session.compact(payload))),
+    ReadState: (payload) => carryOut(inSession(payload, (session) => session.readState(payload))),
+    StopSession: (payload) =>
+      carryOut(sessions.command(payload.session, (session) => session.stopSession(payload), noProcesses)),
     DestroySession: (payload) =>
-      sessions.command(payload.session, (session) => session.destroySession(payload), noProcesses)
+      carryOut(sessions.command(payload.session, (session) => session.destroySession(payload), noProcesses))
   }
 
   return {

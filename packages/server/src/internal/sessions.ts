@@ -3,7 +3,6 @@
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import type * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
 import * as Stream from "effect/Stream"
@@ -14,12 +13,12 @@ import type { BridgeContext } from "./bridgeContext.ts"
 const maxListed = 1_000
 
 export interface Sessions {
-  /** Runs a command of a session, which may not exist yet, in the bridge's scope: no connection ends it half-way. */
+  /** Runs a command of a session, which may not exist yet. */
   readonly start: <A, E>(
     id: Bridge.SessionId,
     command: (session: Session.Session) => Effect.Effect<A, E>
   ) => Effect.Effect<A, E>
-  /** The same for a session that exists. */
+  /** Runs a command of a session that exists. */
   readonly command: <A, E>(
     id: Bridge.SessionId,
     command: (session: Session.Session) => Effect.Effect<A, E>,
@@ -87,19 +86,10 @@ export const make = Effect.fnUntraced(function*(
     Effect.suspend(() => entries.has(id) ? Effect.succeed(true) : context.state.hasSession(id))
 
   const start: Sessions["start"] = (id, command) =>
-    Effect.flatMap(
-      Effect.forkIn(Effect.scoped(Effect.flatMap(using(id), ({ session }) => command(session))), context.scope),
-      Fiber.join
-    )
+    Effect.scoped(Effect.flatMap(using(id), ({ session }) => command(session)))
 
   const onDisk = <A>(f: (session: Session.Session) => Effect.Effect<A>) =>
-    Effect.flatMap(
-      context.state.sessions,
-      (ids) =>
-        Effect.forEach(ids, (id) => Effect.scoped(Effect.flatMap(using(id), ({ session }) => f(session))), {
-          concurrency: 16
-        })
-    )
+    Effect.flatMap(context.state.sessions, (ids) => Effect.forEach(ids, (id) => start(id, f), { concurrency: 16 }))
 
   const all = (f: (session: Session.Session) => Effect.Effect<void>) =>
     Effect.suspend(() =>
