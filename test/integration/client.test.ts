@@ -90,7 +90,7 @@ describe("a host with a bridge", () => {
         })
         const parts = yield* Stream.runCollect(handle.parts())
         assertOnce(parts)
-        const types = new Set(parts.map(({ part }) => part.type))
+        const types = new Set<string>(parts.map(({ part }) => part.type))
         for (const type of ["tool-call", "tool-result", "tool-approval-request", "tool-approval-response"]) {
           assert.isTrue(types.has(type), type)
         }

@@ -210,7 +210,7 @@ export const counted = <A extends Bridge.NumberedPart>(parts: ReadonlyArray<A>):
   const out: Array<A> = []
   for (const part of parts) {
     if (part.part.type === "turn-continued") {
-      const { keep } = part.part as typeof Bridge.TurnContinued.Type
+      const { keep } = part.part
       while (out.length > 0 && out[out.length - 1]!.n > keep) out.pop()
     } else {
       out.push(part)
@@ -241,7 +241,7 @@ export const toText = (parts: ReadonlyArray<Bridge.NumberedPart>): string => {
     if (part.type === "text-start") {
       if (part.parent === undefined) blocks.push("")
     } else if (part.type === "text-delta") {
-      const { delta, parent } = part as typeof Bridge.TextDelta.Type
+      const { delta, parent } = part
       if (parent === undefined) blocks.push(`${blocks.pop() ?? ""}${delta}`)
     }
   }

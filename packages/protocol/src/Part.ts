@@ -329,21 +329,30 @@ export const knownTypes: ReadonlySet<string> = new Set(KnownPart.members.map((me
 export const isKnown = (part: Part): part is KnownPart => knownTypes.has(part.type)
 
 /**
+ * The type of a part that this version doesn't know: any name. TypeScript is told a pattern that no name has, because
+ * then `part.type === "text-delta"` says that the part is one of text.
+ *
+ * @category parts
+ * @since 0.1.0
+ */
+export type UnknownType = `unknown ${string}`
+
+/**
  * A part of a type that a newer bridge knows: it passes through as JSON.
  *
  * @category parts
  * @since 0.1.0
  */
+export interface UnknownPart {
+  readonly type: UnknownType
+  readonly [key: string]: Schema.Json
+}
+
+/** @category parts @since 0.1.0 */
 export const UnknownPart = Schema.StructWithRest(
   Schema.Struct({ type: Schema.String.check(Schema.makeFilter((type) => !knownTypes.has(type))) }),
   [Schema.JsonObject]
-)
-
-/** @category parts @since 0.1.0 */
-export interface UnknownPart {
-  readonly type: string & {}
-  readonly [key: string]: Schema.Json
-}
+) as unknown as Schema.Codec<UnknownPart, Schema.JsonObject>
 
 /**
  * A part of a turn.

@@ -46,12 +46,11 @@ export const make = (): TurnUsage => {
   return {
     add: (part) => {
       if (part.type === "step-finished") {
-        const step = part as typeof Bridge.StepFinished.Type
-        usage = Bridge.addUsage(usage, step.usage)
+        usage = Bridge.addUsage(usage, part.usage)
         steps++
         open = false
         // The agent's conversation tells what the step used that the log lacked.
-        if (step.recovered === true) cut = false
+        if (part.recovered === true) cut = false
       } else if (part.type === "turn-continued") {
         cut = cut || open
         open = false

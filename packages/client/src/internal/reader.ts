@@ -289,7 +289,7 @@ const makeParts = (turn: Bridge.TurnId, from: number, attempt: number | undefine
         fragments = undefined
         out.push(numbered)
       } else {
-        const { index, last, of, text } = numbered.part as typeof Bridge.PartFragment.Type
+        const { index, last, of, text } = numbered.part
         if (index === 0) fragments = { of, texts: [] }
         if (fragments === undefined || fragments.of !== of || fragments.texts.length !== index) {
           // What was read begins inside a part: it's read from its first piece on.

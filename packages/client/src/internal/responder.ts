@@ -8,7 +8,7 @@ import * as Stream from "effect/Stream"
 import type { ReadError, TurnPart } from "../Turn.ts"
 
 /** What answers a part, if anything of this host does. */
-export type Answer = (part: Bridge.KnownPart) => Effect.Effect<void> | undefined
+export type Answer = (part: Bridge.Part) => Effect.Effect<void> | undefined
 
 /**
  * Reads parts and answers those that are open. An answer that's on its way is interrupted when another one is in the
@@ -29,7 +29,7 @@ export const respond = (options: {
     yield* Stream.runForEachArray(parts, (chunk) =>
       Effect.gen(function*() {
         let attemptIsOver = false
-        for (const { part } of chunk as ReadonlyArray<{ readonly part: Bridge.KnownPart }>) {
+        for (const { part } of chunk) {
           if (part.type === "turn-continued") {
             waiting.clear()
             attemptIsOver = true
@@ -53,7 +53,7 @@ export const respond = (options: {
       }))
   }))
 
-const askedKey = (part: Bridge.KnownPart): string | undefined => {
+const askedKey = (part: Bridge.Part): string | undefined => {
   switch (part.type) {
     case "tool-call":
       return part.providerExecuted === false ? `call ${part.id}` : undefined
@@ -66,7 +66,7 @@ const askedKey = (part: Bridge.KnownPart): string | undefined => {
   }
 }
 
-const answeredKey = (part: Bridge.KnownPart): string | undefined => {
+const answeredKey = (part: Bridge.Part): string | undefined => {
   switch (part.type) {
     case "tool-result":
       return part.preliminary === true ? undefined : `call ${part.id}`
