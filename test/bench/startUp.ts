@@ -1,0 +1,71 @@
+/**
+ * Starting compiled programs.
+ */
+import { Bridge } from "@gangway/protocol"
+import { readFileSync } from "node:fs"
+import { join, resolve } from "node:path"
+import { launchLine, listening, type World } from "./World.ts"
+
+/** A program that writes a listening file. */
+export interface Program {
+  readonly file: string
+  /** Its arguments, its input, and its listening file, for a place of its own. */
+  readonly at: (place: string) => {
+    readonly arguments: ReadonlyArray<string>
+    readonly input: string
+    readonly listening: string
+  }
+}
+
+/** Compiles the bridge program, by the project's own build, and the bare server, alike. */
+export const build = async (world: World): Promise<{ readonly bridge: Program; readonly bare: Program }> => {
+  const root = resolve(import.meta.dirname, "../..")
+  const outdir = join(world.directory, "compiled")
+  const built = Bun.spawnSync([process.execPath, join(root, "scripts/build.ts"), "compile", "--outdir", outdir], {
+    stdout: "ignore",
+    stderr: "inherit"
+  })
+  if (!built.success) throw new Error("the bridge program can't be compiled")
+  await Bun.build({
+    entrypoints: [join(import.meta.dirname, "bareServer.ts")],
+    target: "bun",
+    minify: true,
+    bytecode: true,
+    format: "esm",
+    compile: { outfile: join(outdir, "bare") }
+  })
+  return {
+    bridge: {
+      file: join(outdir, "gangway-bridge"),
+      at: (place) => ({
+        arguments: [],
+        input: launchLine(place, { agent: "scripted", home: `${place}-home` }),
+        listening: Bridge.listeningFile(place)
+      })
+    },
+    bare: { file: join(outdir, "bare"), at: (place) => ({ arguments: [place], input: "", listening: place }) }
+  }
+}
+
+/** Starts a program, and waits until it listens; how long that took, and what memory it has then, in bytes. */
+export const startUp = async (world: World, program: Program) => {
+  const at = program.at(world.path("started"))
+  const start = performance.now()
+  const child = Bun.spawn([program.file, ...at.arguments], { stdin: "pipe", stdout: "ignore", stderr: "inherit" })
+  child.stdin.write(at.input)
+  void child.stdin.flush()
+  const { pid } = await listening(at.listening)
+  const milliseconds = performance.now() - start
+  const resident = residentMemory(pid)
+  child.kill("SIGKILL")
+  await child.exited
+  return { milliseconds, resident }
+}
+
+// The system's file of it, or its tool where there's no such file.
+const residentMemory = (pid: number): number => {
+  if (process.platform === "linux") {
+    return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) * 1024
+  }
+  return Number(Bun.spawnSync(["ps", "-o", "rss=", "-p", String(pid)]).stdout.toString()) * 1024
+}
