@@ -19,13 +19,15 @@ describe("an abort", () => {
       } satisfies Record<string, Puppet.Act>
       const puppet = Puppet.make(acts)
       const { client } = yield* started(puppet)
-      for (const [i, [name, awaited]] of [
-        ["silent", undefined],
-        ["talking", "step-finished"],
-        ["calling", "tool-call"],
-        ["asking", "tool-approval-request"],
-        ["wondering", "question"]
-      ].entries()) {
+      for (
+        const [i, [name, awaited]] of [
+          ["silent", undefined],
+          ["talking", "step-finished"],
+          ["calling", "tool-call"],
+          ["asking", "tool-approval-request"],
+          ["wondering", "question"]
+        ].entries()
+      ) {
         const id = turn(i)
         yield* client.StartTurn(act(i, name!))
         if (awaited !== undefined) yield* firstPart(client, id, awaited)
@@ -182,7 +184,9 @@ describe("an abort of a driver that", () => {
     Effect.gen(function*() {
       const puppet = Puppet.make({}, {
         run: (turn) =>
-          turn.attempt > 1 ? Effect.never : Effect.uninterruptible(Effect.forever(Effect.andThen(words(turn), Effect.sleep(1)))),
+          turn.attempt > 1
+            ? Effect.never
+            : Effect.uninterruptible(Effect.forever(Effect.andThen(words(turn), Effect.sleep(1)))),
         interrupt: Effect.void
       })
       const { client } = yield* started(puppet)

@@ -1,0 +1,236 @@
+import { assert, describe } from "@effect/vitest"
+import { Bridge } from "@gangway/server"
+import type { AgentSession } from "@gangway/server/Driver"
+import { Deferred, Effect, Fiber, Redacted } from "effect"
+import { TestClock } from "effect/testing"
+import * as Puppet from "./fixtures/puppet.ts"
+import {
+  act,
+  connect,
+  directories,
+  endOf,
+  firstPart,
+  read,
+  session,
+  started,
+  test,
+  testClocked,
+  turn,
+  until
+} from "./fixtures/sessions.ts"
+
+const secret = "hush-hush-0123"
+const env = { KEY: Redacted.make(secret) }
+const breaks = Effect.die(new Error(`broken by ${secret}`))
+
+const isClean = (error: unknown) => {
+  const text = JSON.stringify(error) + String(error)
+  assert.notInclude(text, secret)
+  assert.include(text, "[redacted:KEY]")
+}
+
+describe("a driver that breaks", () => {
+  test(
+    "while it opens a conversation leaves nothing of a new session",
+    Effect.gen(function*() {
+      const { directory, stateDirectory } = yield* directories
+      let broken = true
+      const good = Puppet.make({ hi: Puppet.says("hello") })
+      const client = yield* connect(
+        { ...good.driver, open: (options) => broken ? breaks : good.driver.open(options) },
+        stateDirectory
+      )
+      const start = { session, directory, permissions: "ask", settings: "none", env } as const
+      const error = yield* Effect.flip(client.StartSession(start))
+      assert.deepInclude(error, { _tag: "DriverError", driver: "puppet", kind: "unknown" })
+      isClean(error)
+      assert.strictEqual((yield* Effect.flip(client.StartTurn(act(1, "hi"))))._tag, "SessionNotFound")
+      broken = false
+      // It's new, and may be another.
+      assert.deepStrictEqual(yield* client.StartSession({ ...start, permissions: "all" }), { resumed: false })
+      yield* client.StartTurn(act(1, "hi"))
+      assert.strictEqual((yield* endOf(client, turn(1))).type, "finished")
+    })
+  )
+
+  test(
+    "while it runs a turn fails it, and the session goes on",
+    Effect.gen(function*() {
+      const puppet = Puppet.make({
+        dies: () => breaks,
+        throws: () => {
+          throw new Error(`broken by ${secret}`)
+        },
+        fails: () => Effect.fail(new Bridge.TurnFailed({ kind: "rate-limit", message: `limit of ${secret}` })),
+        interrupts: () => Effect.interrupt,
+        lies: () => Effect.succeed(undefined as never),
+        unsayable: () => Effect.succeed({ finishReason: "stop", output: 1n } as never),
+        lost: () => Effect.fail(new Bridge.ContextLost({ session, problem: `no ${secret}` }) as never),
+        exits: () => Effect.fail(new Bridge.DriverError({ driver: "puppet", kind: "exit", problem: secret }) as never),
+        hi: Puppet.says("hello")
+      })
+      const { client } = yield* started(puppet, { env })
+      for (
+        const [i, [name, kind]] of [
+          ["dies", "unknown"],
+          ["throws", "unknown"],
+          ["fails", "rate-limit"],
+          ["interrupts", "unknown"],
+          ["lies", "unknown"],
+          ["unsayable", "unknown"],
+          ["lost", "unknown"],
+          ["exits", "agent-exit"]
+        ].entries()
+      ) {
+        yield* client.StartTurn({ ...act(i, name!), responseFormat: { type: "json", schema: {} } })
+        const end = yield* endOf(client, turn(i))
+        assert.strictEqual(end.type === "failed" ? end.error.kind : end.type, kind, name)
+        assert.notInclude(JSON.stringify(end), secret)
+      }
+      yield* client.StartTurn(act(100, "hi"))
+      assert.strictEqual((yield* endOf(client, turn(100))).type, "finished")
+    })
+  )
+
+  const broken: Partial<AgentSession> = {
+    compact: () => breaks,
+    readState: breaks,
+    reconcile: () => breaks
+  }
+
+  test(
+    "at anything else is told so, without a secret, and the session goes on",
+    Effect.gen(function*() {
+      const puppet = Puppet.make({ hang: Puppet.hangs, hi: Puppet.says("hello") }, broken, {
+        forget: () => breaks
+      })
+      const { client, start } = yield* started(puppet, { env })
+      yield* client.StartTurn(act(1, "hang"))
+      yield* client.AbortTurn({ session, turn: turn(1) })
+      for (
+        const command of [
+          client.Compact({ session }),
+          client.ReadState({ session }),
+          client.StartTurn({ session, turn: turn(1), attempt: 2 }),
+          client.DestroySession({ session })
+        ] as ReadonlyArray<Effect.Effect<unknown, unknown>>
+      ) {
+        const error = yield* Effect.flip(command)
+        assert.include(JSON.stringify(error), "DriverError")
+        isClean(error)
+      }
+      yield* client.StartSession(start)
+      yield* client.StartTurn(act(2, "hi"))
+      assert.strictEqual((yield* endOf(client, turn(2))).type, "finished")
+      // Without a state to give it stops all the same.
+      assert.deepStrictEqual(yield* client.StopSession({ session }), { ended: [], left: [] })
+    })
+  )
+})
+
+describe("a driver that hangs", () => {
+  testClocked(
+    "while it opens a conversation has two minutes, also where it can't be interrupted",
+    Effect.gen(function*() {
+      const { directory, stateDirectory } = yield* directories
+      const opening = yield* Deferred.make<void>()
+      const puppet = Puppet.make({}, {}, {
+        open: () => Effect.andThen(Deferred.succeed(opening, undefined), Effect.uninterruptible(Effect.never))
+      })
+      const client = yield* connect(puppet.driver, stateDirectory)
+      const starting = yield* Effect.forkChild(
+        Effect.flip(client.StartSession({ session, directory, permissions: "ask", settings: "none" }))
+      )
+      yield* Deferred.await(opening)
+      yield* TestClock.adjust("119 seconds")
+      assert.isUndefined(starting.pollUnsafe())
+      yield* TestClock.adjust("1 second")
+      // Its scope has a second to close.
+      yield* Effect.forkChild(Effect.forever(Effect.andThen(TestClock.adjust("1 second"), Effect.yieldNow)))
+      assert.deepInclude(yield* Fiber.join(starting), {
+        _tag: "DriverError",
+        problem: "opening the conversation took longer than 2m"
+      })
+      yield* Effect.forkDetach(Effect.forever(Effect.andThen(TestClock.adjust("1 second"), Effect.yieldNow)))
+    })
+  )
+
+  test(
+    "while it closes one holds up neither the session's stop nor the bridge's end",
+    Effect.gen(function*() {
+      const puppet = Puppet.make({ hi: Puppet.says("hello") })
+      const deaf: Puppet.Puppet["driver"] = {
+        ...puppet.driver,
+        open: (options) =>
+          Effect.andThen(Effect.addFinalizer(() => Effect.uninterruptible(Effect.never)), puppet.driver.open(options))
+      }
+      const { client, end, start } = yield* started({ ...puppet, driver: deaf })
+      yield* Effect.timeout(client.StopSession({ session }), "5 seconds")
+      yield* client.StartSession(start)
+      yield* client.StartTurn(act(1, "hi"))
+      yield* read(client, turn(1))
+      yield* Effect.timeout(end, "5 seconds")
+    })
+  )
+})
+
+describe("a driver", () => {
+  test(
+    "has its parts logged after those before, whoever emits them, and waits for no reader",
+    Effect.gen(function*() {
+      const talk: Puppet.Act = (turn) =>
+        Effect.as(
+          Effect.forEach(
+            Array.from({ length: 10 }, (_, i) => i),
+            (i) => turn.emit({ type: "text-delta", id: `${i}`, delta: "x" }),
+            { concurrency: "unbounded" }
+          ),
+          { finishReason: "stop" }
+        )
+      const { client } = yield* started(Puppet.make({ talk }))
+      yield* client.StartTurn(act(1, "talk"))
+      const { parts } = yield* read(client, turn(1))
+      assert.deepStrictEqual(parts.map(({ part }) => "id" in part && part.id), parts.map((_, i) => `${i}`))
+    })
+  )
+
+  test(
+    "may name its conversation late, and is told it when it opens it again",
+    Effect.gen(function*() {
+      const puppet = Puppet.make({ nudge: Puppet.hangs }, (options) => ({
+        conversation: options.conversation,
+        run: (turn) =>
+          Effect.gen(function*() {
+            yield* Effect.orDie(options.saveConversation("named-late"))
+            yield* turn.emit({ type: "text-start", id: "t" })
+            return { finishReason: "stop" }
+          })
+      }))
+      const { client, start } = yield* started(puppet)
+      yield* client.StartTurn(act(1, "any"))
+      yield* read(client, turn(1))
+      yield* client.StopSession({ session })
+      yield* client.StartSession(start)
+      assert.deepStrictEqual(puppet.opened.map(({ conversation }) => conversation).slice(0, 1), [undefined])
+      assert.deepInclude(puppet.opened.at(-1), { conversation: "named-late", established: true })
+    })
+  )
+
+  test(
+    "isn't told a prompt twice: of one that may have reached it, it's told to go on",
+    Effect.gen(function*() {
+      const told: Array<unknown> = []
+      const puppet = Puppet.make({}, {
+        run: (turn) => Effect.suspend(() => (told.push([turn.attempt, turn.continued?.prompted]), Effect.never))
+      })
+      const { client } = yield* started(puppet)
+      yield* client.StartTurn(act(1, "work"))
+      yield* until("the prompt", () => told.length === 1)
+      yield* client.AbortTurn({ session, turn: turn(1) })
+      yield* client.StartTurn({ ...act(1, "work"), attempt: 2 })
+      yield* firstPart(client, turn(1), "turn-continued")
+      yield* until("the nudge", () => told.length === 2)
+      assert.deepStrictEqual(told, [[1, undefined], [2, true]])
+    })
+  )
+})
