@@ -348,13 +348,16 @@ export const make = Effect.fnUntraced(function*(
     usage: TurnUsage.TurnUsage
   ) {
     const redaction = core.redaction()
-    for (const part of reconciled.recovered) {
-      for (const redacted of redaction.apply({ ...part, recovered: true } as Bridge.KnownPart)) {
-        usage.add(redacted)
-        yield* log.append(redacted)
+    // Marked last: what was held back of a delta is a part of its own.
+    const append = Effect.fnUntraced(function*(parts: ReadonlyArray<Bridge.KnownPart>) {
+      for (const part of parts) {
+        const marked = { ...part, recovered: true } as Bridge.KnownPart
+        usage.add(marked)
+        yield* log.append(marked)
       }
-    }
-    for (const held of redaction.flush()) yield* log.append(held)
+    })
+    for (const part of reconciled.recovered) yield* append(redaction.apply(part as Bridge.KnownPart))
+    yield* append(redaction.flush())
     if (reconciled.notice !== undefined) {
       yield* log.append({ type: "notice", level: "info", message: redaction.text(reconciled.notice) })
     }

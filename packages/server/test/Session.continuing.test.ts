@@ -1,7 +1,7 @@
 import { assert, describe } from "@effect/vitest"
 import { Bridge } from "@gangway/server"
 import type { PreviousAttempts } from "@gangway/server/Driver"
-import { Effect, FileSystem, Stream } from "effect"
+import { Effect, FileSystem, Redacted, Stream } from "effect"
 import * as Puppet from "./fixtures/puppet.ts"
 import {
   act,
@@ -66,6 +66,36 @@ describe("an aborted turn", () => {
         Stream.runDrain(client.ReadTurn({ session, turn: turn(1), from: 7, attempt: 1 }))
       )
       assert.deepInclude(stale, { _tag: "PartNotFound", next: 5 })
+    })
+  )
+
+  test(
+    "marks all that is recovered, also what is held back as the beginning of a secret",
+    Effect.gen(function*() {
+      const recovered: ReadonlyArray<Bridge.KnownPart> = [
+        { type: "text-start", id: "r" },
+        { type: "text-delta", id: "r", delta: "a key is sk-" },
+        { type: "text-end", id: "r" },
+        { type: "text-start", id: "s" },
+        { type: "text-delta", id: "s", delta: "or sk-" }
+      ]
+      const puppet = Puppet.make({ work: Puppet.saysAndHangs("one"), nudge: Puppet.says("two") }, {
+        reconcile: () => Effect.succeed({ keep: 4, prompted: true, recovered })
+      })
+      const { client } = yield* started(puppet, { env: { KEY: Redacted.make("sk-123456789") } })
+      yield* client.StartTurn(act(1, "work"))
+      yield* firstPart(client, turn(1), "step-finished")
+      yield* client.AbortTurn({ session, turn: turn(1) })
+      const { from } = yield* client.StartTurn(continues)
+      const { parts } = yield* read(client, turn(1), from + 1)
+      assert.deepStrictEqual(
+        parts.slice(0, 7).map(({ part }) => "delta" in part ? part.delta : part.type),
+        ["text-start", "a key is ", "sk-", "text-end", "text-start", "or ", "sk-"]
+      )
+      assert.deepStrictEqual(
+        parts.map(({ part }) => "recovered" in part),
+        parts.map((_, index) => index < 7)
+      )
     })
   )
 
