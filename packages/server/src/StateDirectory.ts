@@ -4,7 +4,7 @@
  * ```
  * owner.json                          the bridge it belongs to
  * listening.json, process.json        the bridge that listens, and the identity of its process
- * destroyed.json                      ids of destroyed sessions
+ * destroyed/<session>                 a session that was destroyed, for a day
  * sessions/<session>/session.json     a session; without it there's none
  *                    lock-<n>         who writes in the session's directory: the highest counts
  *                    request.json     who asks the holder for the session
@@ -41,7 +41,7 @@ export interface StateDirectory {
   readonly listeningFile: string
   /** The identity of the process that wrote the listening file. */
   readonly processFile: string
-  readonly destroyedFile: string
+  readonly destroyedDirectory: string
   /** The ids of the sessions on disk; none where they can't be listed. */
   readonly sessions: Effect.Effect<ReadonlyArray<Bridge.SessionId>>
   readonly hasSession: (session: Bridge.SessionId) => Effect.Effect<boolean>
@@ -49,7 +49,7 @@ export interface StateDirectory {
   readonly sessionFile: (session: Bridge.SessionId) => string
   readonly reserveFile: (session: Bridge.SessionId) => string
   readonly turnFile: (session: Bridge.SessionId, turn: Bridge.TurnId) => string
-  /** The paths of all turns' files. */
+  /** The paths of all turns' files, half repaired ones too. */
   readonly turnFiles: (session: Bridge.SessionId) => Effect.Effect<ReadonlyArray<string>, Bridge.LogUnavailable>
   /** See {@link writeAtomic}. */
   readonly writeAtomic: (
@@ -129,8 +129,9 @@ export const open = Effect.fnUntraced(function*(options: {
 
   const ownerFile = `${path}/owner.json`
   const sessionsDirectory = `${path}/sessions`
+  const destroyedDirectory = `${path}/destroyed`
   // Whoever could place a link here would choose where the bridge writes.
-  for (const name of ["owner.json", "listening.json", "process.json", "destroyed.json", "sessions"]) {
+  for (const name of ["owner.json", "listening.json", "process.json", "destroyed", "sessions"]) {
     if (yield* isLink(`${path}/${name}`)) return yield* unusable(`${name} is a symbolic link`)
   }
 
@@ -150,8 +151,10 @@ export const open = Effect.fnUntraced(function*(options: {
       return yield* new OwnerMismatch({ path: options.path, bridge: options.bridge, owner: bridge })
     }
   }
-  yield* Effect.mapError(makePrivateDirectory(sessionsDirectory), ({ problem }) => unusable(problem))
-  yield* removeStale(path)
+  for (const directory of [sessionsDirectory, destroyedDirectory]) {
+    yield* Effect.mapError(makePrivateDirectory(directory), ({ problem }) => unusable(problem))
+  }
+  for (const directory of [path, destroyedDirectory]) yield* removeStale(directory)
 
   const sessionDirectory = (session: Bridge.SessionId) => `${sessionsDirectory}/${session}`
   const sessionFile = (session: Bridge.SessionId) => `${sessionDirectory(session)}/session.json`
@@ -161,7 +164,7 @@ export const open = Effect.fnUntraced(function*(options: {
     path,
     listeningFile: Bridge.listeningFile(path),
     processFile: `${path}/process.json`,
-    destroyedFile: `${path}/destroyed.json`,
+    destroyedDirectory,
     sessions: fs.readDirectory(sessionsDirectory).pipe(
       Effect.orElseSucceed((): Array<string> => []),
       Effect.map((names) => names.filter(Schema.is(Bridge.SessionId))),
@@ -176,7 +179,7 @@ export const open = Effect.fnUntraced(function*(options: {
     turnFiles: (session) => {
       const directory = turnsDirectory(sessionDirectory(session))
       return fs.readDirectory(directory).pipe(
-        Effect.map((names) => names.filter((name) => name.endsWith(turnSuffix)).map((name) => `${directory}/${name}`)),
+        Effect.map((names) => names.filter((name) => isTurnFile.test(name)).map((name) => `${directory}/${name}`)),
         Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeed([])),
         Effect.mapError(unavailable)
       )
@@ -267,6 +270,7 @@ export const removeStale = Effect.fnUntraced(
 const directoryMode = 0o700
 const fileMode = 0o600
 const turnSuffix = ".ndjson"
+const isTurnFile = /\.ndjson(\.repair)?$/
 const temporarySuffix = ".tmp"
 
 // Another bridge may be writing right now, and be stopped for a while.
@@ -288,7 +292,11 @@ const makePrivateDirectory = Effect.fnUntraced(function*(
     Effect.catchIf((error) => error.reason._tag === "AlreadyExists", () => Effect.succeed(false)),
     Effect.mapError(unavailable)
   )
-  if (created) return yield* Effect.mapError(fs.chmod(path, directoryMode), unavailable)
+  if (created) {
+    yield* Effect.mapError(fs.chmod(path, directoryMode), unavailable)
+    // What's synced in it is lost with its name.
+    return yield* syncDirectory(parentOf(path))
+  }
   const { type } = yield* Effect.mapError(fs.stat(path), unavailable)
   if (type !== "Directory" || (yield* isLink(path))) {
     const name = path.slice(path.lastIndexOf("/") + 1)

@@ -106,7 +106,7 @@ describe("open", () => {
         assert.strictEqual(error.exitCode, 2)
         assert.include(error.message, "stateDirectory")
       }
-      assert.deepStrictEqual(Fs.readdirSync(path).sort(), ["owner.json", "sessions"])
+      assert.deepStrictEqual(Fs.readdirSync(path).sort(), ["destroyed", "owner.json", "sessions"])
     })
   )
 

@@ -1,7 +1,8 @@
 /**
- * The ids of destroyed sessions, remembered for a day, so that a late repeat doesn't bring one back.
+ * The ids of destroyed sessions, remembered for a day, so that a late repeat doesn't bring one back. Each has a file of
+ * its own: bridges that destroy sessions at once don't undo each other.
  */
-import type * as Bridge from "@gangway/protocol/Bridge"
+import * as Bridge from "@gangway/protocol/Bridge"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -10,8 +11,8 @@ import * as Schema from "effect/Schema"
 import type { StateDirectory } from "../StateDirectory.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 
-// Session ids, with when they were destroyed, in milliseconds since 1970.
-const DestroyedFile = Schema.fromJsonString(Schema.Record(Schema.String, Schema.Finite))
+// When it was, in milliseconds since 1970.
+const Destroyed = Schema.fromJsonString(Schema.Struct({ at: Schema.Finite }))
 
 const remembered = Duration.toMillis(Duration.days(1))
 
@@ -19,20 +20,29 @@ export const make = Effect.fnUntraced(function*(
   state: StateDirectory
 ): Effect.fn.Return<BridgeContext["destroyed"], never, FileSystem.FileSystem> {
   const fs = yield* FileSystem.FileSystem
-  // Read anew each time: another bridge of this state directory may have written it.
-  const read = fs.readFileString(state.destroyedFile).pipe(
-    Effect.flatMap(Schema.decodeEffect(DestroyedFile)),
-    Effect.orElseSucceed((): Readonly<Record<string, number>> => ({})),
-    Effect.zip(Clock.currentTimeMillis),
-    Effect.map(([all, now]) => Object.entries(all).filter(([, at]) => now - at < remembered))
+  const pathOf = (name: string) => `${state.destroyedDirectory}/${name}`
+
+  const isRecent = Effect.fnUntraced(function*(name: string) {
+    const text = yield* fs.readFileString(pathOf(name))
+    const { at } = yield* Schema.decodeEffect(Destroyed)(text)
+    return (yield* Clock.currentTimeMillis) - at < remembered
+  }, (recent) => Effect.orElseSucceed(recent, () => false))
+
+  const removeOld = Effect.flatMap(
+    // What's being written has another name.
+    Effect.map(fs.readDirectory(state.destroyedDirectory), (names) => names.filter(Schema.is(Bridge.SessionId))),
+    Effect.forEach(
+      (name) => Effect.flatMap(isRecent(name), (recent) => recent ? Effect.void : fs.remove(pathOf(name))),
+      { concurrency: 16, discard: true }
+    )
   )
+
   return {
-    has: (session) => Effect.map(read, (entries) => entries.some(([id]) => id === session)),
+    has: isRecent,
     add: Effect.fnUntraced(function*(session: Bridge.SessionId) {
-      const entries = yield* read
-      const now = yield* Clock.currentTimeMillis
-      const text = JSON.stringify(Object.fromEntries([...entries, [session, now]]))
-      yield* state.writeAtomic(state.destroyedFile, `${text}\n`, { sync: true })
+      yield* Effect.ignore(removeOld)
+      const at = yield* Clock.currentTimeMillis
+      yield* state.writeAtomic(pathOf(session), `${JSON.stringify({ at })}\n`, { sync: true })
     })
   }
 })
