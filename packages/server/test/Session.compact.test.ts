@@ -1,0 +1,107 @@
+import { assert, describe } from "@effect/vitest"
+import { Bridge } from "@gangway/server"
+import { Deferred, Effect, Fiber } from "effect"
+import * as Puppet from "./fixtures/puppet.ts"
+import { act, endOf, session, started, test, turn, until } from "./fixtures/sessions.ts"
+
+const acts = { hi: Puppet.says("hello"), hang: Puppet.hangs }
+
+// A session whose compaction goes on until the test lets it.
+const compacting = Effect.gen(function*() {
+  const gate = yield* Deferred.make<void>()
+  let times = 0
+  const compact = () =>
+    Effect.suspend(() => {
+      times++
+      return Effect.as(Deferred.await(gate), { summary: `short ${times}` })
+    })
+  const puppet = Puppet.make(acts, { compact })
+  const world = yield* started(puppet)
+  const fiber = yield* Effect.forkChild(world.client.Compact({ session }))
+  yield* until("the compaction", () => times === 1)
+  return { ...world, puppet, fiber, go: Deferred.succeed(gate, undefined), times: () => times }
+})
+
+describe("a compaction", () => {
+  test(
+    "is one for all who ask while it goes on, and another for who asks later",
+    Effect.gen(function*() {
+      const { client, fiber, go, times } = yield* compacting
+      const joined = yield* Effect.forkChild(client.Compact({ session }), { startImmediately: true })
+      yield* Effect.sleep("30 millis")
+      yield* go
+      assert.deepStrictEqual(yield* Fiber.join(fiber), { summary: "short 1" })
+      assert.deepStrictEqual(yield* Fiber.join(joined), { summary: "short 1" })
+      assert.deepStrictEqual(yield* client.Compact({ session }), { summary: "short 2" })
+      assert.strictEqual(times(), 2)
+    })
+  )
+
+  test(
+    "isn't begun while a turn runs, or by an agent that can't",
+    Effect.gen(function*() {
+      const { client } = yield* started(Puppet.make(acts, { compact: undefined }))
+      assert.deepInclude(yield* Effect.flip(client.Compact({ session })), {
+        _tag: "Unsupported",
+        capability: "compaction"
+      })
+      yield* client.StartTurn(act(1, "hang"))
+      assert.deepInclude(yield* Effect.flip(client.Compact({ session })), { _tag: "TurnRunning", turn: turn(1) })
+      assert.deepInclude(yield* Effect.flip(client.ReadState({ session })), { _tag: "TurnRunning", turn: turn(1) })
+      const unknown = Bridge.SessionId.make("unknown")
+      assert.strictEqual((yield* Effect.flip(client.Compact({ session: unknown })))._tag, "SessionNotFound")
+    })
+  )
+
+  test(
+    "has the start of a turn wait, and that turn's abort behind it; nothing else",
+    Effect.gen(function*() {
+      const { client, fiber, go, puppet, start } = yield* compacting
+      const starting = yield* Effect.forkChild(client.StartTurn(act(1, "hang")), { startImmediately: true })
+      const aborting = yield* Effect.forkChild(client.AbortTurn({ session, turn: turn(1) }), { startImmediately: true })
+      const reading = yield* Effect.forkChild(client.ReadState({ session }), { startImmediately: true })
+      yield* Effect.sleep("50 millis")
+      assert.deepStrictEqual(yield* client.StartSession(start), { resumed: true })
+      const abort = client.AbortTurn({ session, turn: turn(2) })
+      assert.strictEqual((yield* Effect.flip(abort))._tag, "TurnNotFound")
+      for (const waiting of [starting, aborting, reading]) assert.isUndefined(waiting.pollUnsafe())
+      assert.deepStrictEqual(puppet.heard, [])
+      yield* go
+      yield* Fiber.join(fiber)
+      assert.strictEqual((yield* Fiber.join(starting)).status, "started")
+      assert.deepInclude((yield* Fiber.join(aborting)).end, { type: "aborted", reason: "host" })
+      assert.deepInclude(yield* Fiber.join(reading), {})
+    })
+  )
+
+  test(
+    "is ended by StopSession, by DestroySession and at the bridge's end, and who asked for it is told",
+    Effect.gen(function*() {
+      for (const how of ["stop", "destroy"] as const) {
+        const { client, fiber } = yield* compacting
+        const waiting = yield* Effect.forkChild(client.StartTurn(act(1, "hi")), { startImmediately: true })
+        yield* how === "stop" ? client.StopSession({ session }) : client.DestroySession({ session })
+        assert.strictEqual((yield* Effect.flip(Fiber.join(fiber)))._tag, "SessionNotStarted")
+        assert.match(String(yield* Effect.flip(Fiber.join(waiting))), /^SessionNot(Started|Found)/)
+      }
+      const { end, fiber } = yield* compacting
+      yield* Effect.timeout(end, "3 seconds")
+      assert.isTrue((yield* Fiber.await(fiber))._tag === "Failure")
+    })
+  )
+
+  test(
+    "that the driver never ends, also when it's interrupted, holds nothing up",
+    Effect.gen(function*() {
+      const puppet = Puppet.make(acts, { compact: () => Effect.uninterruptible(Effect.never) })
+      const { client, start } = yield* started(puppet)
+      const fiber = yield* Effect.forkChild(client.Compact({ session }), { startImmediately: true })
+      yield* Effect.sleep("30 millis")
+      yield* Effect.timeout(client.StopSession({ session }), "5 seconds")
+      assert.strictEqual((yield* Effect.flip(Fiber.join(fiber)))._tag, "SessionNotStarted")
+      yield* client.StartSession(start)
+      yield* client.StartTurn(act(1, "hi"))
+      assert.strictEqual((yield* endOf(client, turn(1))).type, "finished")
+    })
+  )
+})
