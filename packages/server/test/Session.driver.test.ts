@@ -65,6 +65,7 @@ describe("a driver that breaks", () => {
         interrupts: () => Effect.interrupt,
         lies: () => Effect.succeed(undefined as never),
         unsayable: () => Effect.succeed({ finishReason: "stop", output: 1n } as never),
+        unreadable: () => Effect.succeed({ finishReason: "stop", output: { of: [NaN] } } as never),
         lost: () => Effect.fail(new Bridge.ContextLost({ session, problem: `no ${secret}` }) as never),
         exits: () => Effect.fail(new Bridge.DriverError({ driver: "puppet", kind: "exit", problem: secret }) as never),
         hi: Puppet.says("hello")
@@ -78,6 +79,7 @@ describe("a driver that breaks", () => {
           ["interrupts", "unknown"],
           ["lies", "unknown"],
           ["unsayable", "unknown"],
+          ["unreadable", "unknown"],
           ["lost", "unknown"],
           ["exits", "agent-exit"]
         ].entries()
@@ -89,6 +91,32 @@ describe("a driver that breaks", () => {
       }
       yield* client.StartTurn(act(100, "hi"))
       assert.strictEqual((yield* endOf(client, turn(100))).type, "finished")
+    })
+  )
+
+  test(
+    "at what it counted has used an unknown lot, and the session goes on",
+    Effect.gen(function*() {
+      const counts = (usage: object, cost: number): Puppet.Act => (turn) =>
+        Effect.as(turn.emit({ type: "step-finished", usage: { measured: true, ...usage } }), {
+          finishReason: "stop",
+          cost
+        })
+      const puppet = Puppet.make({
+        tokens: counts({ inputTokens: { total: NaN }, outputTokens: { total: 1 } }, 0.5),
+        nothing: counts({ inputTokens: null }, 0.5),
+        cost: counts({}, NaN)
+      })
+      const { client, end, directory, stateDirectory } = yield* started(puppet)
+      for (const [i, name] of ["tokens", "nothing", "cost"].entries()) {
+        yield* client.StartTurn(act(i, name))
+        const { usage } = yield* endOf(client, turn(i))
+        assert.deepStrictEqual(usage, { measured: false, ...(name === "cost" ? {} : { cost: 0.5 }) }, name)
+      }
+      yield* end
+      const after = yield* connect(puppet.driver, stateDirectory)
+      yield* after.StartSession({ session, directory, permissions: "ask", settings: "none" })
+      assert.strictEqual((yield* endOf(after, turn(2))).type, "finished")
     })
   )
 

@@ -1,5 +1,6 @@
 import { assert, describe } from "@effect/vitest"
-import { Effect, Redacted } from "effect"
+import { Bridge } from "@gangway/server"
+import { Effect, FileSystem, Option, Redacted, Stream } from "effect"
 import * as Puppet from "./fixtures/puppet.ts"
 import * as Sessions from "./fixtures/sessions.ts"
 
@@ -40,6 +41,93 @@ describe("a session's secrets", () => {
       yield* client.StartTurn(Sessions.act(1, "tell"))
       const { parts } = yield* Sessions.read(client, Sessions.turn(1))
       assert.strictEqual(text(parts), "[redacted:KEY] [redacted:KEY]")
+    })
+  )
+
+  Sessions.test(
+    "are replaced where deltas split them, in answers, and in whatever else a part says",
+    Effect.gen(function*() {
+      const value = "hush-hush-0123"
+      let answer: unknown
+      const tell: Puppet.Act = (turn) =>
+        Effect.gen(function*() {
+          for (const delta of ["it's hush", "-hu", "sh-01", "23, and hush-h"]) {
+            yield* turn.emit({ type: "text-delta", id: "t", delta })
+          }
+          yield* turn.emit({ type: "raw", event: { [value]: [value] } })
+          const heard = yield* turn.callHostTool({ id: "c1", name: "x", params: { key: value } })
+          answer = heard.result
+          return { finishReason: "stop" }
+        })
+      const { client, end, sessionDirectory } = yield* Sessions.started(Puppet.make({ tell }), {
+        env: { KEY: secret(value) }
+      })
+      yield* client.StartTurn(Sessions.act(1, "tell"))
+      yield* Sessions.firstPart(client, Sessions.turn(1), "tool-call")
+      const submit = { session: Sessions.session, turn: Sessions.turn(1), toolCallId: "c1", isFailure: false }
+      yield* client.SubmitToolResult({ ...submit, result: `key ${value}` })
+      const { parts } = yield* Sessions.read(client, Sessions.turn(1))
+      assert.strictEqual(text(parts), "it's [redacted:KEY], and hush-h")
+      // The agent has it as the host gave it; a repeat is the same answer.
+      assert.strictEqual(answer, `key ${value}`)
+      assert.deepStrictEqual(yield* client.SubmitToolResult({ ...submit, result: `key ${value}` }), { accepted: true })
+      yield* end
+      const fs = yield* FileSystem.FileSystem
+      const file = yield* fs.readFileString(`${sessionDirectory}/turns/t1.ndjson`)
+      assert.notInclude(file, value)
+      assert.strictEqual(file.split("[redacted:KEY]").length - 1, 5)
+    })
+  )
+
+  Sessions.test(
+    "are replaced in ends: the answer, what failed, why it was aborted",
+    Effect.gen(function*() {
+      const value = "hush-hush-0123"
+      const { client } = yield* Sessions.started(
+        Puppet.make({
+          answer: () => Effect.succeed({ finishReason: value, output: { key: value } } as never),
+          fail: () => Effect.fail(new Bridge.TurnFailed({ kind: "auth", message: `no such key: ${value}` })),
+          hang: Puppet.hangs
+        }),
+        { env: { KEY: secret(value) } }
+      )
+      const ends: Array<Bridge.End> = []
+      for (const [i, name] of ["answer", "fail", "hang"].entries()) {
+        const responseFormat = { type: "json", schema: {} } as const
+        yield* client.StartTurn({ ...Sessions.act(i, name), responseFormat })
+        if (name === "hang") {
+          const { session } = Sessions
+          ends.push((yield* client.AbortTurn({ session, turn: Sessions.turn(i), reason: `leaks ${value}` })).end)
+        }
+        ends.push(yield* Sessions.endOf(client, Sessions.turn(i)))
+      }
+      assert.notInclude(JSON.stringify(ends), value)
+      assert.deepInclude(ends[0], { finishReason: "[redacted:KEY]", output: { key: "[redacted:KEY]" } })
+      assert.deepInclude(ends[1]?.type === "failed" && ends[1].error, { message: "no such key: [redacted:KEY]" })
+      assert.deepInclude(ends[2], { message: "leaks [redacted:KEY]" })
+    })
+  )
+
+  Sessions.test(
+    "don't hide that something is asked again",
+    Effect.gen(function*() {
+      const value = "hush-hush-0123"
+      const asks = (id: string): Puppet.Act => (turn) =>
+        Effect.as(turn.callHostTool({ id, name: "x", params: { key: value } }), { finishReason: "stop" })
+      const { client } = yield* Sessions.started(Puppet.make({ ask: asks("c1"), nudge: asks("c2") }), {
+        env: { KEY: secret(value) }
+      })
+      const key = { session: Sessions.session, turn: Sessions.turn(1) }
+      yield* client.StartTurn(Sessions.act(1, "ask"))
+      yield* Sessions.firstPart(client, key.turn, "tool-call")
+      yield* client.AbortTurn(key)
+      const { from } = yield* client.StartTurn({ ...key, attempt: 2 })
+      const asked = yield* client.ReadTurn({ ...key, from }).pipe(
+        Stream.flatMap((event) => Stream.fromIterable("parts" in event ? event.parts : [])),
+        Stream.filter(({ part }) => part.type === "tool-call"),
+        Stream.runHead
+      )
+      assert.deepInclude(Option.getOrThrow(asked).part, { id: "c2", replaces: "c1" })
     })
   )
 })
