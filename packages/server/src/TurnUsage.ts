@@ -4,6 +4,7 @@
  * @since 0.1.0
  */
 import * as Bridge from "@gangway/protocol/Bridge"
+import * as Schema from "effect/Schema"
 
 /**
  * Adds up the steps of a turn as its parts go by.
@@ -16,12 +17,15 @@ export interface TurnUsage {
   readonly add: (part: Bridge.Part) => void
   /**
    * The usage of all the steps so far. It's not measured where parts follow the last `step-finished`, of a step that
-   * was cut or of an agent that doesn't tell. A given `cost` is the whole turn's and takes the place of the steps'.
+   * was cut or of an agent that doesn't tell, nor where what the agent told isn't numbers. A given `cost` is the whole
+   * turn's and takes the place of the steps'.
    */
   readonly total: (options: { readonly cost?: number | undefined }) => Bridge.Usage
   /** How many steps were finished. */
   readonly steps: () => number
 }
+
+const isUsage = Schema.is(Bridge.Usage)
 
 // Parts by which the agent does nothing: they don't begin a step.
 const bridgeParts: ReadonlySet<string> = new Set([
@@ -46,7 +50,7 @@ export const make = (): TurnUsage => {
   return {
     add: (part) => {
       if (part.type === "step-finished") {
-        usage = Bridge.addUsage(usage, part.usage)
+        usage = Bridge.addUsage(usage, isUsage(part.usage) ? part.usage : { measured: false })
         steps++
         open = false
         // The agent's conversation tells what the step used that the log lacked.
@@ -58,11 +62,14 @@ export const make = (): TurnUsage => {
         open = !bridgeParts.has(part.type)
       }
     },
-    total: ({ cost }) => ({
-      ...usage,
-      measured: usage.measured && !open && !cut,
-      ...(cost === undefined ? {} : { cost })
-    }),
+    total: ({ cost }) => {
+      const isCost = cost === undefined || Number.isFinite(cost)
+      return {
+        ...usage,
+        measured: usage.measured && !open && !cut && isCost,
+        ...(cost === undefined || !isCost ? {} : { cost })
+      }
+    },
     steps: () => steps
   }
 }

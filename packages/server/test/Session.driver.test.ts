@@ -107,7 +107,7 @@ describe("a driver that breaks", () => {
         nothing: counts({ inputTokens: null }, 0.5),
         cost: counts({}, NaN)
       })
-      const { client, end, directory, stateDirectory } = yield* started(puppet)
+      const { client, directory, end, stateDirectory } = yield* started(puppet)
       for (const [i, name] of ["tokens", "nothing", "cost"].entries()) {
         yield* client.StartTurn(act(i, name))
         const { usage } = yield* endOf(client, turn(i))

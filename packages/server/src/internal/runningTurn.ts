@@ -1,7 +1,7 @@
 /**
  * An attempt that runs: what its driver emits goes to the log, what its agent asks is answered, and it ends once.
  */
-import type * as Bridge from "@gangway/protocol/Bridge"
+import * as Bridge from "@gangway/protocol/Bridge"
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { AgentSession, Finished, Reconciled, Turn, TurnFailed } from "../Driver.ts"
 import type { Redaction } from "../Redaction.ts"
@@ -79,6 +80,9 @@ type Conclusion =
 type RunFailure = TurnFailed | Bridge.ContextLost | Bridge.DriverError
 
 const nothingEnded: Ended = { ended: [], left: [] }
+
+// What isn't an end couldn't be read again.
+const isEnd = Schema.is(Bridge.End)
 
 /** Starts the attempt in the given scope, whose closing must be preceded by `abort` and `outcome`. */
 export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<RunningTurn, never, Scope.Scope> {
@@ -279,6 +283,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
   ])
 
   const settle = Effect.fnUntraced(function*(outcome: Outcome) {
+    if (!isEnd(outcome.end)) return yield* Effect.die(new Error("it gave an answer that isn't JSON"))
     over = true
     for (const held of redaction.flush()) yield* log.append(held)
     // The log keeps trying; whoever waits is told how it ended all the same.
