@@ -4,6 +4,7 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
+import { maxLineBytes } from "./Part.ts"
 import { Usage } from "./Usage.ts"
 
 /**
@@ -64,14 +65,26 @@ export const FailureKind = Schema.Literals([
 /** @category models @since 0.1.0 */
 export type FailureKind = typeof FailureKind.Type
 
+/**
+ * The longest answer of a turn that asked for a `responseFormat`, as JSON in bytes: with the rest of its end it fits a
+ * line.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const maxOutputBytes = maxLineBytes - 128 * 1024
+
 /** @category schemas @since 0.1.0 */
 export const Finished = Schema.Struct({
   type: Schema.Literal("finished"),
   usage: Usage,
   finishReason: Schema.String,
-  /** The answer as JSON, where the turn asked for a `responseFormat`. */
+  /**
+   * The answer as JSON, where the turn asked for a `responseFormat`; a turn whose answer is longer than
+   * `maxOutputBytes` fails.
+   */
   output: Schema.optional(Schema.Json),
-  /** What the agent left running. */
+  /** What the agent left running, at most 200 of them. */
   background: Schema.optional(Schema.Array(ProcessInfo))
 })
 
@@ -81,7 +94,7 @@ export const Aborted = Schema.Struct({
   reason: AbortReason,
   /** Which limit was reached, where the reason is `limit`. */
   limit: Schema.optional(Schema.Literals(["steps", "tokens", "cost", "time"])),
-  /** What the host that aborted said. */
+  /** What the host that aborted said, cut at 16,384 UTF-16 units. */
   message: Schema.optional(Schema.String),
   usage: Usage
 })
@@ -89,6 +102,7 @@ export const Aborted = Schema.Struct({
 /** @category schemas @since 0.1.0 */
 export const Failed = Schema.Struct({
   type: Schema.Literal("failed"),
+  /** The message is cut at 16,384 UTF-16 units. */
   error: Schema.Struct({ kind: FailureKind, message: Schema.String }),
   usage: Usage
 })

@@ -62,9 +62,11 @@ describe("a driver that breaks", () => {
           throw new Error(`broken by ${secret}`)
         },
         fails: () => Effect.fail(new Bridge.TurnFailed({ kind: "rate-limit", message: `limit of ${secret}` })),
+        shouts: () => Effect.fail(new Bridge.TurnFailed({ kind: "auth", message: "x".repeat(1_000_000) })),
         interrupts: () => Effect.interrupt,
         lies: () => Effect.succeed(undefined as never),
         unsayable: () => Effect.succeed({ finishReason: "stop", output: 1n } as never),
+        endless: () => Effect.succeed({ finishReason: "stop", output: "x".repeat(Bridge.maxOutputBytes - 1) } as never),
         unreadable: () => Effect.succeed({ finishReason: "stop", output: { of: [NaN] } } as never),
         lost: () => Effect.fail(new Bridge.ContextLost({ session, problem: `no ${secret}` }) as never),
         exits: () => Effect.fail(new Bridge.DriverError({ driver: "puppet", kind: "exit", problem: secret }) as never),
@@ -76,9 +78,11 @@ describe("a driver that breaks", () => {
           ["dies", "unknown"],
           ["throws", "unknown"],
           ["fails", "rate-limit"],
+          ["shouts", "auth"],
           ["interrupts", "unknown"],
           ["lies", "unknown"],
           ["unsayable", "unknown"],
+          ["endless", "unknown"],
           ["unreadable", "unknown"],
           ["lost", "unknown"],
           ["exits", "agent-exit"]
@@ -88,6 +92,7 @@ describe("a driver that breaks", () => {
         const end = yield* endOf(client, turn(i))
         assert.strictEqual(end.type === "failed" ? end.error.kind : end.type, kind, name)
         assert.notInclude(JSON.stringify(end), secret)
+        assert.isBelow(JSON.stringify(end).length, 20_000, name)
       }
       yield* client.StartTurn(act(100, "hi"))
       assert.strictEqual((yield* endOf(client, turn(100))).type, "finished")

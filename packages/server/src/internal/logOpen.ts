@@ -20,7 +20,7 @@ const encoder = new TextEncoder()
 const newline = 10
 const defaultMaxTurnBytes = 1024 * 1024 * 1024
 
-// No line is longer: only an end with a large output is longer than `maxLineBytes`. Zeros that a power cut left may be.
+// No line is nearly as long. Zeros that a power cut left may be.
 const longestLine = 64 * 1024 * 1024
 
 /**

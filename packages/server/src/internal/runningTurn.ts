@@ -81,6 +81,13 @@ type RunFailure = TurnFailed | Bridge.ContextLost | Bridge.DriverError
 
 const nothingEnded: Ended = { ended: [], left: [] }
 
+// What an end says in words, in UTF-16 units, and how many processes it lists: more are left out.
+const maxWords = 16 * 1024
+const maxBackground = 200
+
+const isTooLong = (output: Schema.Json | undefined) =>
+  output !== undefined && new TextEncoder().encode(JSON.stringify(output)).length > Bridge.maxOutputBytes
+
 // What isn't an end couldn't be read again.
 const isEnd = Schema.is(Bridge.End)
 
@@ -217,8 +224,10 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     return processes
   })
 
+  const inWords = (text: string) => redaction.text(text).slice(0, maxWords)
+
   const fail = (kind: Bridge.FailureKind, message: string, processes: Ended): Outcome => ({
-    end: { type: "failed", error: { kind, message: redaction.text(message) }, usage: usage.total({}) },
+    end: { type: "failed", error: { kind, message: inWords(message) }, usage: usage.total({}) },
     ...processes
   })
 
@@ -229,6 +238,10 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     switch (first._tag) {
       case "Finished": {
         const { cost, finishReason, output } = first.finished
+        if (isTooLong(output)) {
+          const message = `The answer is longer than ${Bridge.maxOutputBytes} bytes.`
+          return fail("unknown", message, yield* supervisor.endAll)
+        }
         const background = yield* options.session.background === "end"
           ? Effect.map(supervisor.endBackground, ({ left }) => left)
           : supervisor.background
@@ -236,9 +249,9 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
           end: {
             type: "finished",
             usage: usage.total({ cost }),
-            finishReason: redaction.text(finishReason),
+            finishReason: inWords(finishReason),
             ...(output === undefined ? {} : { output: redaction.json(output) }),
-            ...(background.length === 0 ? {} : { background })
+            ...(background.length === 0 ? {} : { background: background.slice(0, maxBackground) })
           },
           ...nothingEnded
         }
@@ -255,7 +268,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
             type: "aborted",
             reason,
             ...(limit === undefined ? {} : { limit }),
-            ...(message === undefined ? {} : { message: redaction.text(message) }),
+            ...(message === undefined ? {} : { message: inWords(message) }),
             usage: usage.total({})
           },
           ...processes
