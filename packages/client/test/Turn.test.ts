@@ -69,6 +69,21 @@ describe("Turn", () => {
     60_000
   )
 
+  it.live("is joined as it stands, also where it's continued again and again meanwhile", () =>
+    Effect.gen(function*() {
+      let attempt = 3
+      const { bridge, handle } = yield* started({
+        onRequest: (tag, payload) =>
+          tag !== "StartTurn"
+            ? undefined
+            : payload.attempt === 6
+            ? { success: { attempt: 6, from: 1, status: "running" } }
+            : { fail: { _tag: "TurnConflict", turn, field: "attempt", attempt: attempt++, state: "running" } }
+      })
+      assert.deepInclude(handle.started, { attempt: 6, status: "running" })
+      assert.deepStrictEqual(bridge.payloads("StartTurn").map(({ attempt }) => attempt), [1, 3, 4, 5, 6])
+    }))
+
   it.live("goes on after an attempt that ended before its first part", () =>
     Effect.gen(function*() {
       const { bridge, handle, log } = yield* started({})

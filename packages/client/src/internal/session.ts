@@ -98,13 +98,17 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
     const startAttempt = (attempt: number) =>
       restarting((commands) => commands.StartTurn(turnPayload(session, turnOptions, attempt)))
     const owner: Turn.Owner = { core, session, need, answer, start: startAttempt }
-    const started = yield* startAttempt(turnOptions.attempt ?? 1).pipe(
-      Effect.catchTag("TurnConflict", (conflict) =>
-        // Without an attempt of its own the call joins the turn as it stands, which changes nothing.
-        turnOptions.attempt === undefined && conflict.field === "attempt"
-          ? startAttempt(conflict.attempt)
-          : Effect.fail(conflict))
-    ) as Effect.Effect<Rpc.Success<typeof Bridge.StartTurn>, StartTurnError>
+    // Without an attempt of its own the call joins the turn as it stands, which changes nothing. It may go on meanwhile.
+    const join = (attempt: number): ReturnType<typeof startAttempt> =>
+      Effect.catchIf(
+        startAttempt(attempt),
+        (error): error is Bridge.TurnConflict =>
+          error._tag === "TurnConflict" && error.field === "attempt" && error.attempt > attempt,
+        (conflict) => join(conflict.attempt)
+      )
+    const started = yield* (turnOptions.attempt === undefined
+      ? join(1)
+      : startAttempt(turnOptions.attempt)) as Effect.Effect<Rpc.Success<typeof Bridge.StartTurn>, StartTurnError>
     const handle = Turn.make(owner, turn, { maxContinuations, onBridgeDeath }, started)
     if (options !== undefined) yield* Turn.serve(owner, options, handle, started)
     return handle
