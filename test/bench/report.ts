@@ -1,6 +1,7 @@
 /**
  * The report of a run, for people.
  */
+import { readFileSync } from "node:fs"
 import { cpus } from "node:os"
 import type { Figure } from "./figures.ts"
 
@@ -11,12 +12,23 @@ export interface Report {
   readonly figures: ReadonlyArray<Figure>
 }
 
-/** The machine in general words. */
-export const machine = (): string => `${cpus().length} cores, ${process.platform} ${process.arch}, Bun ${Bun.version}`
+/** The machine in general words, and how the run was scheduled on it. */
+export const machine = (): string => {
+  const words = `${cpus().length} cores, ${process.platform} ${process.arch}, Bun ${Bun.version}`
+  return isAhead() ? `${words}, ahead of the machine's other work` : words
+}
+
+// Whether the system's policy for this process is one of the two of real time.
+const isAhead = (): boolean => {
+  if (process.platform !== "linux") return false
+  const [, fields = ""] = readFileSync("/proc/self/stat", "utf8").split(") ")
+  return ["1", "2"].includes(fields.split(" ")[38]!)
+}
 
 const digits = (value: number): string => {
   const size = Math.abs(value)
-  return value.toLocaleString("en", { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : 2 })
+  const text = size.toLocaleString("en", { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : 2 })
+  return value < 0 ? `−${text}` : text
 }
 
 const measured = ({ unit }: Figure, value: number | undefined) => value === undefined ? "" : `${digits(value)} ${unit}`
@@ -26,7 +38,7 @@ const compared = ({ comparison, unit }: Figure, value: number): string => {
     case "ratio":
       return `${digits(value)} ×`
     case "added":
-      return `${value < 0 ? "−" : "+"}${digits(Math.abs(value))} ${unit}`
+      return `${value < 0 ? "" : "+"}${digits(value)} ${unit}`
     case "itself":
       return digits(value)
   }
@@ -69,8 +81,11 @@ export const toMarkdown = ({ date, figures, machine }: Report): string =>
 What Gangway costs beside a bare WebSocket. This page is written by \`bun run bench\`; \`--json\` prints the same as JSON,
 \`--quick\` takes less than a minute and says less, \`--rows 1,2\` measures some rows; these write nothing.
 
-Made on ${date}, on a machine with ${machine}. Absolute figures move with the machine and with what else runs on it;
-how ours compares with the bare one moves less, because the two are measured one after the other, round by round.
+Made on ${date}: ${machine}.
+
+Absolute figures move with the machine; how ours compares with the bare one moves less, because the two are measured
+one after the other, round by round. On a machine that does other work at the time, the slowest percent says more of
+that work than of either: \`chrt -r 1 bun run bench\` has Linux run the benchmark first.
 
 ${table(figures)}
 
