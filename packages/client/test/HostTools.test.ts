@@ -155,6 +155,30 @@ describe("a host", () => {
       assert.deepStrictEqual(ran, ["c2", "c3"])
     }))
 
+  it.live("tries again while the session is with no bridge that takes its answers, and stops when it's answered", () =>
+    Effect.gen(function*() {
+      let busy = false
+      const { bridge, handle, log } = yield* started({
+        tools: { tools: [], handle: () => Effect.succeed({ result: 1, isFailure: false }) },
+        onApproval: () => Effect.succeed({ decision: "allow" })
+      }, {
+        onRequest: (tag, payload) =>
+          busy && (tag === "SubmitToolResult" && payload.result === 1 || tag === "Approve" || tag === "StartSession")
+            ? { fail: { _tag: "SessionBusy", session } }
+            : undefined
+      })
+      busy = true
+      log.emit(call("c1", "x"), call("c2", "x"))
+      log.emit({ type: "tool-approval-request", approvalId: "a1", toolCallId: "c3", name: "ls", params: {} })
+      yield* eventually(() => bridge.count("SubmitToolResult") >= 3 && bridge.count("Approve") >= 2)
+      assert.strictEqual(log.answers.size, 0)
+      yield* handle.answer({ id: "c2", result: "by hand" })
+      busy = false
+      yield* eventually(() => log.answers.size === 3)
+      assert.deepInclude(log.answers.get("c1"), { result: 1 })
+      assert.deepInclude(log.answers.get("c2"), { result: "by hand" })
+    }))
+
   it.live("stops a handler whose call is answered by another host, or whose turn ends", () =>
     Effect.gen(function*() {
       const stopped: Array<string> = []

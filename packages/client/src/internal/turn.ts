@@ -4,6 +4,7 @@
 import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import type * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
@@ -126,9 +127,11 @@ export const serve = Effect.fnUntraced(function*(
   if (tools === undefined && onApproval === undefined && onQuestion === undefined) return
 
   const submit = (id: string, result: Schema.Json, isFailure: boolean) =>
-    turn.answer({ id, result, isFailure }).pipe(
-      Effect.catchTag("TooLarge", ({ limit }) =>
-        turn.answer({ id, result: `The result has more than ${limit} bytes.`, isFailure: true }))
+    untilHeld(turn.answer({ id, result, isFailure })).pipe(
+      Effect.catchTag(
+        "TooLarge",
+        ({ limit }) => turn.answer({ id, result: `The result has more than ${limit} bytes.`, isFailure: true })
+      )
     )
   const answer: Answer = (part) => {
     switch (part.type) {
@@ -139,7 +142,7 @@ export const serve = Effect.fnUntraced(function*(
         )
       case "tool-approval-request":
         return onApproval?.(part, turn).pipe(
-          Effect.flatMap((approval) => turn.approve({ ...approval, approvalId: part.approvalId })),
+          Effect.flatMap((approval) => untilHeld(turn.approve({ ...approval, approvalId: part.approvalId }))),
           settled
         )
       case "question":
@@ -161,6 +164,11 @@ export const serve = Effect.fnUntraced(function*(
     Effect.forkIn(core.scope)
   )
 })
+
+// While a session goes from one bridge to another nobody takes an answer. The agent waits all the same, until an answer
+// comes or its attempt is over, which interrupts this.
+const untilHeld = <A, E extends { readonly _tag: string }>(answer: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  Effect.retry(answer, { schedule: Schedule.spaced("1 second"), while: ({ _tag }) => _tag === "SessionBusy" })
 
 const isBridgeDeath = (end: Bridge.End) =>
   end.type === "aborted" &&
