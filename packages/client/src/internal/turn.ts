@@ -174,9 +174,12 @@ const isBridgeDeath = (end: Bridge.End) =>
   end.type === "aborted" &&
   (end.reason === "bridge-died" || end.reason === "bridge-replaced" || end.reason === "shutdown")
 
+// It was in the log: what isn't found any more was closed by an attempt's end.
+const closed: ReadonlySet<string> = new Set(["AlreadyAnswered", "TurnEnded", "ToolCallNotFound", "ApprovalNotFound"])
+
 // That the question was settled otherwise is as good; what else is wrong is told to whoever reads the turn.
 const settled = (effect: Effect.Effect<void, Turn.AnswerError | Turn.ApproveError | BridgeUnavailable>) =>
   Effect.catch(effect, (error) =>
-    error._tag === "AlreadyAnswered" || error._tag === "TurnEnded"
+    closed.has(error._tag)
       ? Effect.void
       : Effect.logWarning("An answer could not be given", error))
