@@ -50,11 +50,12 @@ const world = Effect.fnUntraced(function*(...args: Parameters<typeof started>) {
   return { ...world, left: () => marked(markerName, marker) }
 })
 
-const stubborn = "trap '' TERM; (trap '' TERM; setsid sleep 1001 & echo ready; wait) & while :; do sleep 0.1; done # stay"
+const stubborn =
+  "trap '' TERM; (trap '' TERM; setsid sleep 1001 & echo ready; wait) & while :; do sleep 0.1; done # stay"
 // Starts a program that stays behind, and waits until it's what it will be.
 const leave = (command: string) => {
   const program = command.replace("setsid ", "").split(" ")[0]
-  return `${command} >/dev/null & until [ "$(cat /proc/$!/comm)" = ${program} ]; do :; done;`
+  return `${command} >/dev/null & until [ "$(cat /proc/$!/comm)" = ${program} ] && [ -n "$(tr -d '\\0' </proc/$!/cmdline)" ]; do :; done;`
 }
 
 // One in a session of its own, one in the agent's group.

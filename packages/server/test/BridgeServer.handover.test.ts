@@ -1,0 +1,200 @@
+import { assert, describe } from "@effect/vitest"
+import { Deferred, Duration, Effect, Exit, Fiber, FileSystem } from "effect"
+import { eventually } from "./fixtures/processes.ts"
+import * as Puppet from "./fixtures/puppet.ts"
+import { act, connect, hello, listening, listens, serve, start } from "./fixtures/served.ts"
+import { directories, test } from "./fixtures/sessions.ts"
+
+const acts = { hang: Puppet.saysAndHangs("one"), hi: Puppet.says("hello"), nudge: Puppet.says("two") }
+
+// An older bridge with a turn that runs in s1, and with s2 idle; and the newer one that has just come.
+const twoBridges = Effect.fnUntraced(function*(older = Puppet.make(acts), newer = Puppet.make(acts)) {
+  const { directory, stateDirectory } = yield* directories
+  const first = yield* serve(older, { stateDirectory, launch: "launch-0001" })
+  yield* listening(stateDirectory)
+  const host = yield* connect(first.port)
+  yield* host.call("StartSession", start(directory))
+  yield* host.call("StartSession", start(directory, "s2"))
+  yield* host.call("StartTurn", act("hang"))
+  const second = yield* serve(newer, { stateDirectory, launch: "launch-0002" })
+  yield* listens(stateDirectory, "launch-0002")
+  return { directory, stateDirectory, first, host, second, other: yield* connect(second.port) }
+})
+
+const key = { session: "s1", turn: "t1" }
+
+describe("a bridge that was replaced", () => {
+  test(
+    "runs its turns to their end for its hosts, begins nothing, and exits after the last",
+    Effect.gen(function*() {
+      const gate = yield* Deferred.make<void>()
+      const older = Puppet.make({
+        hang: (turn) =>
+          Effect.gen(function*() {
+            yield* turn.callHostTool({ id: "c1", name: "x", params: {} })
+            yield* Deferred.await(gate)
+            yield* Puppet.say(turn, "done")
+            return { finishReason: "stop" }
+          })
+      })
+      const { directory, first, host, stateDirectory } = yield* twoBridges(older)
+      for (
+        const refused of [host.call("StartTurn", act("hang", "t2")), host.call("StartSession", start(directory, "s3"))]
+      ) {
+        assert.deepInclude(yield* refused, { _tag: "Replaced" })
+      }
+      // Also the repeat of what runs.
+      assert.deepInclude(yield* host.call("StartTurn", act("hang")), { _tag: "Replaced" })
+      // It takes answers, and is read.
+      const answer = { ...key, toolCallId: "c1", result: 1, isFailure: false }
+      assert.deepStrictEqual(yield* host.call("SubmitToolResult", answer), { accepted: true })
+      assert.isUndefined(first.fiber.pollUnsafe())
+      yield* Deferred.succeed(gate, undefined)
+      const { end, numbers } = yield* host.read({ ...key, from: 1 })
+      assert.deepStrictEqual(numbers, [1, 2, 3, 4, 5, 6])
+      assert.deepInclude(end?.end, { type: "finished" })
+      const [duration, exit] = yield* Effect.timed(Fiber.await(first.fiber))
+      assert.isTrue(Exit.isSuccess(exit))
+      assert.isBelow(Duration.toMillis(duration), 2000)
+      assert.deepInclude(yield* host.closed, { code: 1001 })
+      assert.strictEqual((yield* listening(stateDirectory)).launch, "launch-0002")
+    })
+  )
+
+  test(
+    "frees its sessions without a running turn within a second, and asks nobody for any",
+    Effect.gen(function*() {
+      const { directory, host, other, stateDirectory } = yield* twoBridges()
+      const fs = yield* FileSystem.FileSystem
+      // Nobody asks for it: it's free by itself.
+      const directoryOf = `${stateDirectory}/sessions/s2`
+      const isFree = Effect.gen(function*() {
+        const lock = (yield* fs.readDirectory(directoryOf)).find((name) => /^lock-\d+$/.test(name))!
+        return !(yield* fs.readFileString(`${directoryOf}/${lock}`)).includes("launch-0001")
+      })
+      yield* eventually("the end of its hold", isFree, 1.5)
+      assert.deepStrictEqual(yield* other.call("StartSession", start(directory, "s2")), { resumed: true })
+      yield* other.call("StartTurn", act("hang", "t1", "s2"))
+      // The older one gets none of it back.
+      for (
+        const [tag, payload] of [
+          ["StopSession", { session: "s2" }],
+          ["DestroySession", { session: "s2" }],
+          ["AbortTurn", { session: "s2", turn: "t1" }],
+          ["ReadState", { session: "s2" }]
+        ] as const
+      ) {
+        const busy = yield* host.call(tag, payload)
+        assert.deepInclude(busy, { _tag: "SessionBusy", launch: "launch-0002" }, tag)
+      }
+      assert.isFalse(yield* fs.exists(`${stateDirectory}/sessions/s2/request.json`))
+      assert.deepInclude(yield* other.call("StartTurn", act("hang", "t1", "s2")), { status: "running" })
+      assert.deepInclude(yield* host.call("StartTurn", act("hang", "t1", "s2")), { _tag: "Replaced" })
+    })
+  )
+})
+
+describe("a newer bridge", () => {
+  test(
+    "lists an older one's turn as running, reads it as it goes on, and says where its answers belong",
+    Effect.gen(function*() {
+      const gate = yield* Deferred.make<void>()
+      const older = Puppet.make({
+        hang: (turn) =>
+          Effect.gen(function*() {
+            yield* Puppet.say(turn, "before")
+            yield* Deferred.await(gate)
+            yield* Puppet.say(turn, "after")
+            return { finishReason: "stop" }
+          })
+      })
+      const { first, other } = yield* twoBridges(older)
+      const { sessions } = yield* other.call("Hello", hello)
+      assert.deepInclude(sessions[0], { session: "s1", latest: { turn: "t1", attempt: 1, state: "running" } })
+      const busy = { _tag: "SessionBusy", port: first.port, launch: "launch-0001" }
+      for (
+        const [tag, payload] of [
+          ["Approve", { ...key, approvalId: "a", decision: "allow" }],
+          ["SubmitToolResult", { ...key, toolCallId: "c", result: 1, isFailure: false }],
+          ["ReadState", { session: "s1" }]
+        ] as const
+      ) {
+        assert.deepInclude(yield* other.call(tag, payload), busy, tag)
+      }
+      assert.deepInclude(yield* other.call("StartTurn", act("hi", "t2")), { _tag: "SessionNotStarted" })
+      const { end, numbers } = yield* other.read({ ...key, from: 1 }, () => Deferred.doneUnsafe(gate, Effect.void))
+      assert.deepStrictEqual(numbers, [1, 2, 3, 4, 5, 6, 7, 8])
+      assert.deepInclude(end?.end, { type: "finished" })
+    })
+  )
+
+  for (
+    const [tag, payload, reason] of [
+      ["StartSession", {}, "bridge-replaced"],
+      ["AbortTurn", { turn: "t1" }, "host"],
+      ["StopSession", {}, "stopped"],
+      ["DestroySession", {}, "destroyed"]
+    ] as const
+  ) {
+    test(
+      `gets a session by ${tag}: its turn ends there as '${reason}', and the older bridge exits`,
+      Effect.gen(function*() {
+        const { directory, first, host, other } = yield* twoBridges()
+        const reading = yield* Effect.forkChild(host.read({ ...key, from: 1 }))
+        const outcome = yield* other.call(
+          tag,
+          tag === "StartSession" ? start(directory) : { session: "s1", ...payload }
+        )
+        assert.isUndefined(outcome._tag)
+        const { end, numbers } = yield* Fiber.join(reading)
+        assert.deepStrictEqual(numbers, [1, 2, 3, 4])
+        assert.deepInclude(end?.end, { type: "aborted", reason })
+        assert.isTrue(Exit.isSuccess(yield* Fiber.await(first.fiber)))
+        if (tag === "AbortTurn") assert.deepInclude(outcome, { end: end?.end })
+        if (tag === "StartSession") {
+          const continued = yield* other.call("StartTurn", { ...key, attempt: 2 })
+          assert.deepInclude(continued, { attempt: 2, from: 5, status: "continued" })
+        }
+        const { sessions } = yield* other.call("Hello", hello)
+        assert.strictEqual(sessions.length, tag === "DestroySession" ? 1 : 2)
+      })
+    )
+  }
+
+  test(
+    "takes nothing from an older one for a command that can't be",
+    Effect.gen(function*() {
+      const { directory, first, other } = yield* twoBridges()
+      const conflict = yield* other.call("StartSession", { ...start(directory), permissions: "all" })
+      assert.deepInclude(conflict, { _tag: "SessionConflict", field: "permissions" })
+      assert.deepInclude(yield* other.call("AbortTurn", { session: "s1", turn: "t0" }), { _tag: "TurnNotFound" })
+      assert.deepInclude(yield* other.call("AbortTurn", { ...key, attempt: 2 }), {
+        _tag: "TurnConflict",
+        attempt: 1,
+        state: "running"
+      })
+      yield* Effect.sleep("1200 millis")
+      assert.isUndefined(first.fiber.pollUnsafe())
+      const { sessions } = yield* other.call("Hello", hello)
+      assert.deepInclude(sessions[0].latest, { state: "running" })
+    })
+  )
+
+  test(
+    "is replaced in its turn, and the turn goes with the session",
+    Effect.gen(function*() {
+      const { directory, first, other, second, stateDirectory } = yield* twoBridges()
+      yield* other.call("StartSession", start(directory))
+      yield* Fiber.await(first.fiber)
+      yield* other.call("StartTurn", act("hang", "t2"))
+      const third = yield* serve(Puppet.make(acts), { stateDirectory, launch: "launch-0003" })
+      yield* listens(stateDirectory, "launch-0003")
+      const host = yield* connect(third.port)
+      assert.deepStrictEqual(yield* host.call("StartSession", start(directory)), { resumed: true })
+      assert.deepInclude((yield* host.call("AbortTurn", { session: "s1", turn: "t2" })).end, {
+        reason: "bridge-replaced"
+      })
+      assert.isTrue(Exit.isSuccess(yield* Fiber.await(second.fiber)))
+    })
+  )
+})
