@@ -50,6 +50,24 @@ describe("a bridge", () => {
   )
 
   test(
+    "takes no notice of fields that it doesn't know",
+    Effect.gen(function*() {
+      const { directory, stateDirectory } = yield* directories
+      const { port } = yield* serve(Puppet.make({ hi: Puppet.says("hello") }), { stateDirectory })
+      yield* listening(stateDirectory)
+      const host = yield* connect(port)
+      const newer = { later: { than: "this" } }
+      assert.deepInclude(yield* host.call("Hello", { ...hello, host: { ...hello.host, ...newer }, ...newer }), {
+        bridge
+      })
+      assert.deepStrictEqual(yield* host.call("StartSession", { ...start(directory), ...newer }), { resumed: false })
+      assert.deepInclude(yield* host.call("StartTurn", { ...act("hi"), ...newer }), { status: "started" })
+      // What's the same without them is the same.
+      assert.deepStrictEqual(yield* host.call("StartSession", start(directory)), { resumed: true })
+    })
+  )
+
+  test(
     "gets the commands of one connection to their session in the order in which they were sent",
     Effect.gen(function*() {
       const { directory, stateDirectory } = yield* directories
