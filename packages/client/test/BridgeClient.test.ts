@@ -145,6 +145,26 @@ describe("BridgeClient", () => {
       assert.strictEqual((yield* Effect.flip(connect(newer))).reason._tag, "ProtocolMismatch")
     }))
 
+  it.live("asks why without the proxy that the environment names, which a WebSocket doesn't use either", () =>
+    Effect.gen(function*() {
+      let asked = 0
+      const proxy = yield* serve({
+        onHttp: () => {
+          asked++
+          return new Response(null, { status: 403 })
+        }
+      })
+      yield* Effect.acquireRelease(
+        Effect.sync(() => {
+          process.env["HTTP_PROXY"] = `http://127.0.0.1:${proxy.port}`
+        }),
+        () => Effect.sync(() => delete process.env["HTTP_PROXY"])
+      )
+      const gone = yield* Effect.scoped(serve())
+      assert.deepStrictEqual((yield* Effect.flip(connect(gone, { reconnectFor: 0 }))).reason, { _tag: "Refused" })
+      assert.strictEqual(asked, 0)
+    }))
+
   it.live("fails with a reason where there's no WebSocket", () =>
     Effect.gen(function*() {
       const bridge = yield* serve()

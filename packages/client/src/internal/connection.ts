@@ -123,6 +123,7 @@ const diagnose = Effect.fnUntraced(function*(address: Address, headers: Readonly
   return yield* Effect.tryPromise((signal) =>
     fetch(address.url, {
       redirect: "manual",
+      ...direct,
       headers: { ...headers, "X-Bridge-Token": Redacted.value(address.token) },
       signal
     })
@@ -148,6 +149,10 @@ const diagnose = Effect.fnUntraced(function*(address: Address, headers: Readonly
     })
   )
 })
+
+// A WebSocket goes straight to its address. Bun's `fetch` would ask the proxy that the environment names, and give it
+// the token; its types and other platforms don't know the option.
+const direct: object = { proxy: false }
 
 const fetchReason = (error: unknown): Reason => {
   const codes = errorCodes(error)
