@@ -5,12 +5,11 @@
  */
 import * as BunHttpServer from "@effect/platform-bun/BunHttpServer"
 import { Bridge, BridgeServer } from "@gangway/server"
-import { freePort, PortTaken, type Probe } from "@gangway/server/Ownership"
+import { freePort, PortTaken, type Probe, readListening } from "@gangway/server/Ownership"
 import type { StateDirectory } from "@gangway/server/StateDirectory"
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
 import * as Runtime from "effect/Runtime"
 
 /**
@@ -28,7 +27,7 @@ export class CannotListen extends Data.TaggedError("CannotListen")<{ readonly pr
 }
 
 /**
- * Where the bridge listens, and as whom.
+ * Where the bridge listens, and as which.
  *
  * @category options
  * @since 0.1.0
@@ -38,7 +37,6 @@ export interface Options {
   /** 0: the system chooses. */
   readonly port: number
   readonly bridge: Bridge.BridgeId
-  readonly token: Redacted.Redacted<string>
   readonly stateDirectory: StateDirectory
 }
 
@@ -74,23 +72,20 @@ const bind = ({ hostname, port }: Options) =>
     }
   )
 
-// Says Hello to what has the port.
-const probe = ({ bridge, hostname, port, token }: Options): Effect.Effect<Probe> =>
-  Effect.callback((resume) => {
+// Asks what has the port, and shows it no token: that may be a stranger. Only a bridge knows its launch, which the
+// listening file names, and tells it to whoever has no token.
+const probe = ({ bridge, hostname, port, stateDirectory }: Options) =>
+  Effect.gen(function*() {
     const host = hostname === "0.0.0.0" || hostname === "::" ? "127.0.0.1" : hostname
-    // Bun's constructor takes headers, which the types of the DOM don't know.
-    const options = { headers: { "X-Bridge-Token": Redacted.value(token) } } as never
-    const socket = new WebSocket(`ws://${host.includes(":") ? `[${host}]` : host}:${port}/`, options)
-    const hello = {
-      _tag: "Request",
-      id: 1,
-      tag: "Hello",
-      payload: { host: { name: "gangway-bridge", version: "0" }, protocol: Bridge.protocolVersion }
-    }
-    socket.addEventListener("open", () => socket.send(JSON.stringify(hello)))
-    socket.addEventListener("message", ({ data }) =>
-      resume(Effect.sync(() => JSON.parse(String(data)).exit?.value?.bridge === bridge ? "ours" : "other")))
-    socket.addEventListener("close", () =>
-      resume(Effect.succeed("other")))
-    return Effect.sync(() => socket.close())
-  })
+    const response = yield* Effect.tryPromise((signal) =>
+      // No proxy that the environment names is asked either.
+      fetch(`http://${host.includes(":") ? `[${host}]` : host}:${port}/`, {
+        redirect: "manual",
+        signal,
+        ...{ proxy: false }
+      })
+    )
+    const file = yield* readListening(stateDirectory)
+    const isOurs = file?.bridge === bridge && file.launch === response.headers.get("x-bridge-launch")
+    return isOurs ? "ours" as const : "other" as const
+  }).pipe(Effect.orElseSucceed((): Probe => "other"))

@@ -37,7 +37,7 @@ const bridge = Effect.gen(function*() {
   const driver = yield* makeDriver(agentOptions)
   // Whose it is, is known before anything listens.
   const stateDirectory = yield* StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge })
-  const server = yield* listen({ hostname, port, bridge: line.bridge, token, stateDirectory })
+  const server = yield* listen({ hostname, port, bridge: line.bridge, stateDirectory })
   yield* Effect.provideService(
     BridgeServer.serve(driver, { ...line, token }),
     HttpServer.HttpServer,

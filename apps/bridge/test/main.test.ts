@@ -157,6 +157,32 @@ describe("gangway-bridge", () => {
         assert.include(program.stderr(), "something that isn't this bridge")
       }))
 
+    test("shows no token to whatever else has it, and makes nothing of what that says", () =>
+      Effect.gen(function*() {
+        const where = yield* place
+        const seen: Array<string> = []
+        const server = yield* Effect.acquireRelease(
+          Effect.sync(() =>
+            Bun.serve({
+              port: 0,
+              hostname: "127.0.0.1",
+              fetch: (request, server) => {
+                seen.push(JSON.stringify([request.url, ...request.headers]))
+                return server.upgrade(request) ? undefined : new Response("sesame", { status: 401 })
+              },
+              websocket: { open: (socket) => void socket.send("sesame"), message: () => {} }
+            })
+          ),
+          (server) => Effect.promise(() => server.stop(true))
+        )
+        const program = yield* launch(`${launchLine(where, { port: server.port })}\n`)
+        assert.strictEqual(yield* program.exited, 3)
+        assert.include(program.stderr(), "something that isn't this bridge")
+        assert.notInclude(program.stderr(), "sesame")
+        assert.isAbove(seen.length, 0)
+        assert.notInclude(seen.join(), token)
+      }))
+
     test("ends a bridge that doesn't answer any more", () =>
       Effect.gen(function*() {
         const where = yield* place

@@ -196,8 +196,8 @@ export const freePort = Effect.fnUntraced(function*(options: {
   readonly stateDirectory: StateDirectory.StateDirectory
   readonly bridge: Bridge.BridgeId
   readonly port: number
-  /** Says Hello to the port, with this bridge's token. */
-  readonly probe: Effect.Effect<Probe>
+  /** Asks what has the port. */
+  readonly probe: Effect.Effect<Probe, never, FileSystem.FileSystem>
 }): Effect.fn.Return<void, PortTaken, FileSystem.FileSystem> {
   const table = yield* ProcessTable
   const by = yield* Effect.timeoutOrElse(options.probe, {
