@@ -18,7 +18,7 @@ const bridge = Effect.gen(function*() {
   const token = Redacted.make(line.token)
   const driver = yield* makeDriver(agentOptions)
   const stateDirectory = yield* StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge })
-  const server = yield* listen({ hostname, port, bridge: line.bridge, token, stateDirectory })
+  const server = yield* listen({ hostname, port, bridge: line.bridge, stateDirectory })
   yield* Effect.provideService(BridgeServer.serve(driver, { ...line, token }), HttpServer.HttpServer, server)
 }).pipe(
   Effect.scoped,
