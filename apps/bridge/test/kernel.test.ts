@@ -37,6 +37,7 @@ const start = (command: string, args: ReadonlyArray<string>): Effect.Effect<Prog
           `a line of ${args.join(" ")}`,
           Effect.sync(() => {
             const end = text.indexOf("\n")
+            if (end < 0 && child.exitCode !== null) throw new Error(`exited with ${child.exitCode}: ${errors}`)
             if (end < 0) return undefined
             const line = text.slice(0, end)
             text = text.slice(end + 1)
