@@ -48,7 +48,7 @@ const puppet: Bridge.Driver = {
     })
 }
 
-// What the first collection frees may hold on to more, and pages go back to the system a while later.
+// What the first collection frees may hold on to more.
 const collectGarbage = async () => {
   Bun.gc(true)
   await Bun.sleep(1000)

@@ -175,16 +175,19 @@ const megabyte = 1e6
 
 // How much a bridge's memory has grown at the most, in MB. A look takes garbage collections, which stop all else in the
 // bridge, so there are few.
-const growth = async <A>({ bridge }: Pair, during: Promise<A>, interval: number) => {
+const growth = async <A>({ bridge }: Pair, during: () => Promise<A>, interval: number) => {
+  // What went before leaves pages that go back to the system a while after they're free.
+  await bridge.call("memory", undefined)
+  await Bun.sleep(2000)
   const before = await bridge.call("memory", undefined)
   let most = before
   let isOver = false
-  const over = during.finally(() => isOver = true)
+  const over = during().finally(() => isOver = true)
   while (!isOver) {
     await Promise.race([over, Bun.sleep(interval)])
     most = Math.max(most, await bridge.call("memory", undefined))
   }
-  return { grown: (most - before) / megabyte, result: await during }
+  return { grown: (most - before) / megabyte, result: await over }
 }
 
 const stalled: Row = {
@@ -197,7 +200,6 @@ const stalled: Row = {
       const pair = await world.pair()
       await pair.host.call("live", { turn: "warm", play: { parts } })
       await pair.host.call("replay", { turn: "warm", parts })
-      await pair.bridge.call("memory", undefined)
       return pair
     }
     const stop = async ({ host }: Pair) => {
@@ -210,12 +212,12 @@ const stalled: Row = {
       return followed
     }
     const [slow, frozen] = [await warmPair(), await warmPair()]
-    const stopping = growth(frozen, stop(frozen), seconds * 500)
+    const stopping = growth(frozen, () => stop(frozen), seconds * 500)
     // One burst after the other.
-    await Bun.sleep(wait * 20)
+    await Bun.sleep(10_000)
     const stalling = growth(
       slow,
-      slow.host.call("stall", { turn: "stalled", play: { parts }, milliseconds: seconds * 1000 }),
+      () => slow.host.call("stall", { turn: "stalled", play: { parts }, milliseconds: seconds * 1000 }),
       seconds * 500
     )
     const [stopped, stalled] = await Promise.all([stopping, stalling])
