@@ -3,6 +3,7 @@
  *
  * @since 0.1.0
  */
+import * as Duration from "effect/Duration"
 import * as Schema from "effect/Schema"
 import { BridgeId } from "./Id.ts"
 
@@ -31,6 +32,12 @@ const absolutePath = Schema.String.check(
 const token = Schema.String.check(
   Schema.makeFilter((value) => /^[\x21-\x7e]{32,4096}$/.test(value) || "32 to 4096 visible ASCII characters", {
     expected: "32 to 4096 visible ASCII characters"
+  })
+)
+
+const someTime = Schema.DurationFromString.check(
+  Schema.makeFilter((duration) => Duration.toMillis(duration) > 0 || "more than no time", {
+    expected: "more than no time"
   })
 )
 
@@ -68,7 +75,7 @@ export const LaunchOptions = Schema.Struct({
   /** A nonce by which the launcher recognises this bridge; absent, the bridge makes one. */
   launch: Schema.optional(Schema.String.check(Schema.isPattern(/^[A-Za-z0-9_-]{8,64}$/))),
   /** How long a bridge without work stays, such as `"10 minutes"`, which is what an absent one means. */
-  idleTimeout: Schema.optional(Schema.DurationFromString),
+  idleTimeout: Schema.optional(someTime),
   /** A token that is accepted beside `token`, while hosts are handed the new one. */
   previousToken: Schema.optional(Schema.RedactedFromValue(token)),
   /** The web origins that may connect; absent, none. */

@@ -135,6 +135,8 @@ describe("LaunchLine", () => {
     [line({ port: 8675.309 }), "port: expected an integer"],
     [line({ launch: `${secret}/../` }), "launch: expected "],
     [line({ idleTimeout: secret }), "idleTimeout: expected "],
+    [line({ idleTimeout: "-8675 seconds" }), "idleTimeout: expected more than no time"],
+    [line({ idleTimeout: "0 seconds" }), "idleTimeout: expected more than no time"],
     [line({ allowedOrigins: [secret, 8_675_309] }), "allowedOrigins.1: expected string"],
     [line({ sync: secret }), "sync: expected boolean"],
     [line({ maxTurnBytes: 867_530 }), "maxTurnBytes: expected a value greater than or equal to 1048576"]
