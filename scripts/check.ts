@@ -1,7 +1,7 @@
 /**
  * Runs the checks named as arguments, or all of them, and says which failed.
  *
- *   bun scripts/check.ts [types] [lint] [format] [imports] [house] [docs]
+ *   bun scripts/check.ts [types] [lint] [format] [imports] [house] [docs] [protocol]
  */
 import { spawnSync } from "node:child_process"
 import { typeChecker } from "./typeChecker.ts"
@@ -20,7 +20,8 @@ const checks: Record<string, () => ReadonlyArray<string>> = {
   format: () => [bun, "node_modules/dprint/bin.cjs", "check"],
   imports: () => [bun, "scripts/checkImports.ts"],
   house: () => [bun, "scripts/checkHouse.ts"],
-  docs: () => [bun, "scripts/checkDocs.ts"]
+  docs: () => [bun, "scripts/checkDocs.ts"],
+  protocol: () => [bun, "scripts/checkProtocol.ts"]
 }
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(checks)

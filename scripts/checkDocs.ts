@@ -12,6 +12,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { basename, dirname, join, resolve } from "node:path"
 import { codeBlocks } from "./codeBlocks.ts"
 import { lineAt, type Problem, report } from "./project.ts"
+import { readTestNames } from "./testNames.ts"
 import { typeChecker } from "./typeChecker.ts"
 
 const root = resolve(process.argv[2] ?? ".")
@@ -37,29 +38,13 @@ const checkLinks = (path: string, text: string): void => {
   }
 }
 
-// What may be a test's name in the files of a name: their strings, with anything in place of what templates insert.
-const tests = new Map<string, Array<RegExp>>()
-for (const path of find("packages/*/test/**/*.test.ts", "apps/*/test/**/*.test.ts", "test/**/*.test.ts")) {
-  const names = tests.get(basename(path)) ?? []
-  for (const [, plain, template] of readFileSync(join(root, path), "utf8").matchAll(/"([^"\n]{8,})"|`([^`\n]{8,})`/g)) {
-    const pieces = plain === undefined ? template!.split(/\$\{[^}]*\}/) : [plain]
-    if (pieces.join("").length >= 8) names.push(new RegExp(`^${pieces.map(escapeRegExp).join(".+")}$`))
-  }
-  tests.set(basename(path), names)
-}
-
-function escapeRegExp(text: string): string {
-  return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
-}
+const tests = readTestNames(root)
 
 // A test is named by its file and its name, `File.test.ts › does this`, which `…` may shorten at its end.
 const checkTests = (path: string, text: string): void => {
   for (const match of text.matchAll(/`([\w.-]+\.test\.ts) › ([^`]+)`/g)) {
     const name = match[2]!.split("›").at(-1)!.replace(/\s+/g, " ").trim()
-    const found = tests.get(match[1]!)?.some((pattern) =>
-      name.endsWith("…") ? pattern.source.startsWith(`^${escapeRegExp(name.slice(0, -1).trim())}`) : pattern.test(name)
-    )
-    if (found === true) continue
+    if (tests.has(match[1]!, name)) continue
     problems.push({ path, line: lineAt(text, match.index), message: `no test '${name}' is in ${match[1]}` })
   }
 }

@@ -167,6 +167,43 @@ describe("checkDocs", () => {
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 })
 
+describe("checkProtocol", () => {
+  const tests = { "test/A.test.ts": `it("does this and that", () => {})\n` }
+
+  it.live("finds nothing where each sentence with MUST names a test, behind it or behind what explains it", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkProtocol.ts", {
+        ...tests,
+        "docs/protocol.md": "**MUST** is meant as in RFC 2119.\n\n" +
+          "- It MUST do this (test: `A.test.ts › does this and that`). It may do more.\n" +
+          "- It MUST do that. Which is good: it's useful (tests: `A.test.ts › does\n  this and that`).\n" +
+          "- It MUST NOT do less (same test).\n\n" +
+          "| when | test in `A.test.ts` |\n|---|---|\n| always | `does this and that` |\n"
+      })
+      assert.deepStrictEqual(output, ["3 sentences with MUST checked"])
+      assert.strictEqual(code, 0)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("names the place of a sentence that no test shows, and of a table's test that there isn't", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkProtocol.ts", {
+        ...tests,
+        "docs/protocol.md": "It MUST do this.\n\n" +
+          "It MUST do that, and it\nMUST do it well. It MUST do more (test: `A.test.ts › does this and that`).\n\n" +
+          "- It MUST NOT do less.\n\n" +
+          "| when | test in `A.test.ts` |\n|---|---|\n| always | `does this and more` |\n"
+      })
+      assert.deepStrictEqual(output, [
+        "4 sentences with MUST checked",
+        "docs/protocol.md:10: no test 'does this and more' is in A.test.ts",
+        "docs/protocol.md:1: no test is named for: It MUST do this.",
+        "docs/protocol.md:3: no test is named for: It MUST do that, and it MUST do it well.",
+        "docs/protocol.md:6: no test is named for: - It MUST NOT do less."
+      ])
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+})
+
 describe("the test runner", () => {
   const runTests = Effect.fnUntraced(function*(files: Record<string, string>, env: Record<string, string> = {}) {
     const fs = yield* FileSystem.FileSystem
