@@ -668,7 +668,7 @@ export const make = Effect.fnUntraced(function*(
   // ---------------------------------------------------------------------------
 
   const summary = Effect.map(
-    Effect.option(core.file),
+    Effect.option(core.glance),
     (found): Bridge.SessionSummary | undefined => {
       if (found._tag === "None" || found.value === undefined) return undefined
       const { directory, latest } = found.value
@@ -684,7 +684,7 @@ export const make = Effect.fnUntraced(function*(
   )
 
   const adopt = Effect.gen(function*() {
-    const file = yield* core.file
+    const file = yield* core.glance
     if (file === undefined || (!file.active && (file.latest === undefined || file.latest.end !== undefined))) return
     yield* core.holdIfFree
     // Who asks for the session later is told what's wrong.

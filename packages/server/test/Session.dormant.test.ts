@@ -77,6 +77,40 @@ describe("after a restart", () => {
   )
 
   test(
+    "Hello is answered to many hosts at once by few looks at the sessions, and each is told what was there when it asked",
+    Effect.gen(function*() {
+      const first = yield* started(Puppet.make(acts))
+      yield* first.end
+      const fs = yield* FileSystem.FileSystem
+      let reads = 0
+      const counting: FileSystem.FileSystem = {
+        ...fs,
+        readFileString: (path, ...rest) => {
+          if (path.endsWith("/session.json")) reads++
+          return fs.readFileString(path, ...rest)
+        }
+      }
+      const { client } = yield* Effect.provideService(
+        launch(Puppet.make(acts).driver, first.stateDirectory),
+        FileSystem.FileSystem,
+        counting
+      )
+      yield* client.Hello(host)
+      const once = reads
+      reads = 0
+      const hellos = yield* Effect.forEach(Array.from({ length: 50 }), () => Effect.forkScoped(client.Hello(host)))
+      yield* client.StartSession({ ...first.start, session: id("s2") })
+      const after = yield* client.Hello(host)
+      assert.deepStrictEqual(after.sessions.map(({ session }) => session), ["s1", "s2"] as never)
+      for (const hello of hellos) {
+        assert.strictEqual((yield* Fiber.join(hello)).sessions[0]?.session as string | undefined, "s1")
+      }
+      assert.isAbove(once, 0)
+      assert.isBelow(reads, 10 * once)
+    })
+  )
+
+  test(
     "a session is dormant: it's read, aborted, stopped and destroyed, and runs nothing until it's started",
     Effect.gen(function*() {
       const first = yield* started(Puppet.make(acts))

@@ -52,36 +52,38 @@ export interface Holding {
   readonly beginTurn: (header: TurnLog.TurnHeader, change: Change) => Effect.Effect<OpenLog, Bridge.LogUnavailable>
 }
 
-const decodeFile = Schema.decodeUnknownEffect(Schema.fromJsonString(SessionFile.SessionFile))
 const encodeFile = Schema.encodeSync(Schema.fromJsonString(SessionFile.SessionFile))
-const decodeFormat = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Struct({ format: Schema.Int })))
+const decodeJson = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Unknown))
+const decodeFormat = Schema.decodeUnknownOption(Schema.Struct({ format: Schema.Int }))
+
+const reading = <A>(decode: (json: unknown) => Option.Option<A>) =>
+  Effect.fnUntraced(function*(
+    context: BridgeContext,
+    session: Bridge.SessionId
+  ): Effect.fn.Return<A | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat, FileSystem.FileSystem> {
+    const fs = yield* FileSystem.FileSystem
+    const path = context.state.sessionFile(session)
+    const text = yield* fs.readFileString(path).pipe(
+      Effect.asSome,
+      Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeedNone),
+      Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
+    )
+    if (Option.isNone(text)) return undefined
+    const json = decodeJson(text.value)
+    const found = Option.getOrUndefined(Option.flatMap(json, decodeFormat))?.format
+    if (found !== undefined && found > SessionFile.format) {
+      return yield* new Bridge.UnsupportedFormat({ found, known: SessionFile.format })
+    }
+    const file = Option.flatMap(json, decode)
+    if (Option.isSome(file)) return file.value
+    return yield* new Bridge.LogUnavailable({ problem: `the file of session ${session} is damaged` })
+  })
 
 /** Reads a session's file; `undefined` where there's none. */
-export const readFile = Effect.fnUntraced(function*(
-  context: BridgeContext,
-  session: Bridge.SessionId
-): Effect.fn.Return<
-  SessionFile.SessionFile | undefined,
-  Bridge.LogUnavailable | Bridge.UnsupportedFormat,
-  FileSystem.FileSystem
-> {
-  const fs = yield* FileSystem.FileSystem
-  const path = context.state.sessionFile(session)
-  const text = yield* fs.readFileString(path).pipe(
-    Effect.asSome,
-    Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeedNone),
-    Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
-  )
-  if (Option.isNone(text)) return undefined
-  const found = Option.getOrUndefined(decodeFormat(text.value))?.format
-  if (found !== undefined && found > SessionFile.format) {
-    return yield* new Bridge.UnsupportedFormat({ found, known: SessionFile.format })
-  }
-  return yield* Effect.mapError(
-    decodeFile(text.value),
-    () => new Bridge.LogUnavailable({ problem: `the file of session ${session} is damaged` })
-  )
-})
+export const readFile = reading(Schema.decodeUnknownOption(SessionFile.SessionFile))
+
+/** Reads only what all sessions are looked through for. */
+export const readGlance = reading(Schema.decodeUnknownOption(SessionFile.Glance))
 
 const openLog = Effect.fnUntraced(function*<E, R>(
   parent: Scope.Scope,

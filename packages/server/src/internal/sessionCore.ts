@@ -22,7 +22,7 @@ import * as CommandQueue from "./commandQueue.ts"
 import * as DriverCalls from "./driverCalls.ts"
 import * as Holding from "./holding.ts"
 import * as RunningTurn from "./runningTurn.ts"
-import type { SessionFile } from "./sessionFile.ts"
+import type { Glance, SessionFile } from "./sessionFile.ts"
 import { addSecrets, secretsOf, type Started } from "./sessionOptions.ts"
 
 export interface Running extends RunningTurn.RunningTurn {
@@ -59,6 +59,8 @@ export interface SessionCore {
   readonly setOptions: (options: Started) => void
   /** The session's file as it's held, or as it's on disk. */
   readonly file: Effect.Effect<SessionFile | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
+  /** The same, as far as all sessions are looked through for it. */
+  readonly glance: Effect.Effect<Glance | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
   /** What this bridge holds, else what it gets without asking anybody, else who has it. */
   readonly holdIfFree: Effect.Effect<
     | { readonly _tag: "Mine"; readonly holding: Holding.Holding }
@@ -121,12 +123,13 @@ export const make = Effect.fnUntraced(function*(
   let running: Running | undefined
   let compaction: Compaction | undefined
 
-  const file = Effect.suspend(() => {
-    const held = holding?.file()
-    return held === undefined
-      ? Effect.provide(Holding.readFile(context, id), services)
-      : Effect.succeed<SessionFile | undefined>(held)
-  })
+  const heldOr = <A, E>(read: Effect.Effect<A, E>) =>
+    Effect.suspend((): Effect.Effect<A | SessionFile, E> => {
+      const held = holding?.file()
+      return held === undefined ? read : Effect.succeed(held)
+    })
+  const file = heldOr(Effect.provide(Holding.readFile(context, id), services))
+  const glance = heldOr(Effect.provide(Holding.readGlance(context, id), services))
 
   // Of all options since the session is held: what was started with earlier ones may run on with their secrets.
   let secrets: ReadonlyArray<Redaction.Secret> = []
@@ -375,6 +378,7 @@ export const make = Effect.fnUntraced(function*(
       secrets = addSecrets(secrets, secretsOf(next))
     },
     file,
+    glance,
     holdIfFree,
     need,
     free,

@@ -59,3 +59,13 @@ export const SessionFile = Schema.Struct({
 })
 
 export type SessionFile = typeof SessionFile.Type
+
+/** What all sessions are looked through for. The rest of a file may be thousands of earlier turns. */
+export const Glance = Schema.Struct({
+  format: SessionFile.fields.format,
+  directory: SessionFile.fields.directory,
+  active: SessionFile.fields.active,
+  latest: SessionFile.fields.latest
+})
+
+export type Glance = typeof Glance.Type

@@ -2,9 +2,12 @@
  * The sessions of a bridge: those that somebody uses, those that it holds, and those on disk.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
+import type * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
 import * as Session from "../Session.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
@@ -107,12 +110,34 @@ export const make = Effect.fnUntraced(function*(
             ? Effect.map(using(id), ({ session }) => stream(session))
             : Effect.succeed(otherwise))
       ),
-    list: Effect.map(
-      onDisk((session) => session.summary),
-      (summaries) => summaries.filter((summary) => summary !== undefined).slice(0, maxListed)
+    list: together(
+      Effect.map(
+        onDisk((session) => session.summary),
+        (summaries) => summaries.filter((summary) => summary !== undefined).slice(0, maxListed)
+      ),
+      context.scope
     ),
-    adopt: Effect.asVoid(onDisk((session) => session.adopt)),
+    adopt: together(Effect.asVoid(onDisk((session) => session.adopt)), context.scope),
     yieldToNewer: all((session) => session.yieldToNewer),
     shutdown: all((session) => session.shutdown)
   }
 })
+
+// Who comes while it runs waits for the next run, which all share that came meanwhile: many hosts that say Hello at once
+// look through the sessions twice, and each sees what was there when it asked.
+const together = <A>(effect: Effect.Effect<A>, scope: Scope.Scope): Effect.Effect<A> => {
+  const one = Semaphore.makeUnsafe(1)
+  let next: Deferred.Deferred<A> | undefined
+  return Effect.suspend(() => {
+    if (next !== undefined) return Deferred.await(next)
+    const mine = next = Deferred.makeUnsafe<A>()
+    const run = Effect.suspend(() => {
+      next = undefined
+      return effect
+    })
+    return Effect.andThen(
+      Effect.forkIn(Effect.onExit(one.withPermit(run), (exit) => Deferred.done(mine, exit)), scope),
+      Deferred.await(mine)
+    )
+  })
+}
