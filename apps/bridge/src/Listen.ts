@@ -78,12 +78,11 @@ const probe = ({ bridge, hostname, port, stateDirectory }: Options) =>
   Effect.gen(function*() {
     const host = hostname === "0.0.0.0" || hostname === "::" ? "127.0.0.1" : hostname
     const response = yield* Effect.tryPromise((signal) =>
-      // No proxy that the environment names is asked either.
-      fetch(`http://${host.includes(":") ? `[${host}]` : host}:${port}/`, {
-        redirect: "manual",
-        signal,
-        ...{ proxy: false }
-      })
+      // No proxy that the environment names is asked either: Bun's option, whose type lacks this value.
+      fetch(
+        `http://${host.includes(":") ? `[${host}]` : host}:${port}/`,
+        { redirect: "manual", signal, proxy: false } as object
+      )
     )
     const file = yield* readListening(stateDirectory)
     const isOurs = file?.bridge === bridge && file.launch === response.headers.get("x-bridge-launch")
