@@ -79,7 +79,7 @@ export const toMarkdown = ({ date, figures, machine }: Report): string =>
   `# Benchmarks
 
 What Gangway costs beside a bare WebSocket. This page is written by \`bun run bench\`; \`--json\` prints the same as JSON,
-\`--quick\` takes less than a minute and says less, \`--rows 1,2\` measures some rows; these write nothing.
+\`--quick\` takes about a minute and says less, \`--rows 1,2\` measures some rows; these write nothing.
 
 Made on ${date}: ${machine}.
 
