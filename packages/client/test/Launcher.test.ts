@@ -147,12 +147,14 @@ describe("Launcher", () => {
       assert.strictEqual(sandbox.lines.length, 1)
     }))
 
-  it.live("launches no more than three times where bridges exit with 3 and none is there", () =>
+  it.live("launches no more than three times where bridges leave it to another and none is there", () =>
     Effect.gen(function*() {
-      const sandbox = yield* TestSandbox.make({ onLaunch: () => ({ exitCode: 3 }) })
-      const error = yield* Effect.flip(connect(sandbox))
-      assert.deepInclude(error.reason, { _tag: "LaunchFailed", exitCode: 3 })
-      assert.strictEqual(sandbox.lines.length, 3)
+      for (const exitCode of [3, 0]) {
+        const sandbox = yield* TestSandbox.make({ onLaunch: () => ({ exitCode }) })
+        const error = yield* Effect.flip(connect(sandbox))
+        assert.deepInclude(error.reason, { _tag: "LaunchFailed", exitCode })
+        assert.strictEqual(sandbox.lines.length, 3)
+      }
     }))
 
   it.live("fails with the exit code and the end of the log where a bridge dies at start", () =>

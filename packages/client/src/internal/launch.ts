@@ -117,7 +117,8 @@ export const connector = (
       }
       if (Option.isSome(exitCode)) {
         // The file was read once more since it ended.
-        if (exitCode.value === Bridge.ExitCode.portTaken || exitCode.value === Bridge.ExitCode.done) return "elsewhere"
+        const { done, portTaken } = Bridge.ExitCode
+        if (exitCode.value === portTaken || exitCode.value === done) return { elsewhere: exitCode.value }
         if (again && killedCodes.has(exitCode.value)) return "killed"
         return yield* new Connection.Lost({
           reason: { _tag: "LaunchFailed", exitCode: exitCode.value, log: yield* logTail }
@@ -134,6 +135,7 @@ export const connector = (
     let dead: string | undefined = retired
     let suspect: { readonly launch: string; readonly since: number } | undefined
     let launches = 0
+    let exitCode: number | undefined
     let killed = 0
     let reason: Reason = { _tag: "Refused" }
     while (true) {
@@ -142,14 +144,16 @@ export const connector = (
         if (!launch) return yield* new Connection.Lost({ reason, final: true })
         if (launches++ === maxLaunches) {
           return yield* new Connection.Lost({
-            reason: { _tag: "LaunchFailed", exitCode: Bridge.ExitCode.portTaken, log: yield* logTail }
+            reason: { _tag: "LaunchFailed", exitCode, log: yield* logTail }
           })
         }
         const found = yield* launched(yield* start, dead, killed < maxKilled)
         if (found === "killed") {
           launches--
           yield* Effect.sleep(Duration.millis(Math.min(5000, 50 * 2 ** killed++)))
-        } else if (found !== "elsewhere") {
+        } else if ("elsewhere" in found) {
+          exitCode = found.elsewhere
+        } else {
           return found
         }
         continue
