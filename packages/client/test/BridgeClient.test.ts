@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { BridgeClient, WebSocketConstructor } from "@gangway/client"
 import { Bridge } from "@gangway/protocol"
-import { Deferred, Duration, Effect, Exit, Fiber, Redacted, Schedule, Stream } from "effect"
+import { Clock, Deferred, Duration, Effect, Exit, Fiber, Redacted, Schedule, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import { connect, eventually, realTime, serve, session, startSession, token, turn } from "./fixtures/connected.ts"
 import { type Options, TestState, text } from "./fixtures/TestBridge.ts"
@@ -143,6 +143,24 @@ describe("BridgeClient", () => {
       })
       const newer = yield* serve({ onRequest: () => ({ fail: { _tag: "ProtocolMismatch", host: 1, bridge: 2 } }) })
       assert.strictEqual((yield* Effect.flip(connect(newer))).reason._tag, "ProtocolMismatch")
+    }))
+
+  it.live("seeks on though the machine's clock was set forward, as it is after a sleep", () =>
+    Effect.gen(function*() {
+      const real = yield* Clock.Clock
+      let ahead = 0
+      const clock: Clock.Clock = Object.assign(Object.create(real), {
+        currentTimeMillisUnsafe: () => real.currentTimeMillisUnsafe() + ahead,
+        currentTimeMillis: Effect.sync(() => real.currentTimeMillisUnsafe() + ahead)
+      })
+      let asked = 0
+      const bridge = yield* serve({ onHttp: () => asked++ < 3 ? new Response(null, { status: 502 }) : undefined })
+      const connecting = yield* Effect.forkScoped(
+        Effect.provideService(connect(bridge, { reconnectFor: "1 minute" }), Clock.Clock, clock)
+      )
+      yield* eventually(() => asked > 0)
+      ahead = 3_600_000
+      assert.strictEqual((yield* (yield* Fiber.join(connecting)).hello).launch, "launch-one")
     }))
 
   it.live("asks why without the proxy that the environment names, which a WebSocket doesn't use either", () =>

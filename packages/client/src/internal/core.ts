@@ -11,6 +11,7 @@ import * as Semaphore from "effect/Semaphore"
 import type { RpcClientError } from "effect/unstable/rpc/RpcClientError"
 import { BridgeUnavailable, type Reason } from "../BridgeUnavailable.ts"
 import { attempt, type Commands, type Connection, Lost } from "./connection.ts"
+import * as Monotonic from "./monotonic.ts"
 
 /** How a bridge is found. Each call opens a connection, closed with the scope. */
 export interface Connector {
@@ -93,8 +94,7 @@ export const make = Effect.fnUntraced(function*(options: {
   })
 
   const backoff = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
-    Schedule.jittered,
-    Schedule.upTo({ duration: reconnectFor })
+    Schedule.jittered
   )
 
   const usable = <E>(otherwise: Effect.Effect<Connection, E>) =>
@@ -102,12 +102,17 @@ export const make = Effect.fnUntraced(function*(options: {
       current !== undefined && isUsable(current.connection) ? Effect.succeed(current.connection) : otherwise
     )
 
+  // The time of a schedule is that of the machine's clock, which goes on while a laptop sleeps.
   const established = (attempt: Effect.Effect<Connection, Lost>) =>
-    attempt.pipe(
-      Effect.retry({ schedule: backoff, while: (lost) => !isFinal(lost) }),
-      Effect.mapError(({ reason }) => new BridgeUnavailable({ bridge, reason })),
-      semaphore.withPermit
-    )
+    Effect.flatMap(Monotonic.now, (since) =>
+      Effect.retry(attempt, {
+        schedule: backoff,
+        while: (lost) =>
+          Effect.map(Monotonic.now, (now) => !isFinal(lost) && now - since < Duration.toMillis(reconnectFor))
+      })).pipe(
+        Effect.mapError(({ reason }) => new BridgeUnavailable({ bridge, reason })),
+        semaphore.withPermit
+      )
 
   const connection: Core["connection"] = ({ launch }) =>
     // Who waited for another's attempt finds what came of it.

@@ -3,7 +3,6 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import type { Sandbox, SandboxError, Started } from "@gangway/sandbox/Sandbox"
-import * as Clock from "effect/Clock"
 import type { Crypto } from "effect/Crypto"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -20,6 +19,7 @@ import type { TokenStore } from "../TokenStore.ts"
 import { toHello } from "./client.ts"
 import * as Connection from "./connection.ts"
 import type { Connector } from "./core.ts"
+import * as Monotonic from "./monotonic.ts"
 
 /** How long a bridge that the file names is given to answer `Hello`. */
 const helloTimeout = 10_000
@@ -105,10 +105,10 @@ export const connector = (
 
   // Waits for a bridge other than the `dead` one, whoever launched it; or says why it's to be sought again.
   const launched = Effect.fnUntraced(function*(started: Started, dead: string | undefined, again: boolean) {
-    const since = yield* Clock.currentTimeMillis
+    const since = yield* Monotonic.now
     let interval = 15
     let exitCode = Option.none<number>()
-    while ((yield* Clock.currentTimeMillis) - since < launchTimeout) {
+    while ((yield* Monotonic.now) - since < launchTimeout) {
       const file = yield* listeningFile
       if (Option.isSome(file) && file.value.launch !== dead) {
         const opened = yield* openFile(file.value)
@@ -167,7 +167,7 @@ export const connector = (
         dead = file.value.launch
         continue
       }
-      const now = yield* Clock.currentTimeMillis
+      const now = yield* Monotonic.now
       if (suspect?.launch !== file.value.launch) {
         suspect = { launch: file.value.launch, since: now }
         if ((yield* wake) === "restarted") {

@@ -8,7 +8,6 @@
 import * as Bridge from "@gangway/protocol/Bridge"
 import type * as Arr from "effect/Array"
 import * as Cause from "effect/Cause"
-import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -23,6 +22,7 @@ import { PartsLost, type ReadError, type ReadOptions, type TurnPart } from "../T
 import type { Read } from "./bufferedRead.ts"
 import type { Connection } from "./connection.ts"
 import type { Core } from "./core.ts"
+import * as Monotonic from "./monotonic.ts"
 import { defectText } from "./socket.ts"
 
 export interface Options extends ReadOptions {
@@ -64,7 +64,7 @@ export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
     })
     const open = Effect.gen(function*() {
       const { socket } = yield* connection
-      current = { read: socket.read(payload()), startedAt: yield* Clock.currentTimeMillis }
+      current = { read: socket.read(payload()), startedAt: yield* Monotonic.now }
     })
 
     // The old connection may bring its message yet, and a new one may bring it sooner.
@@ -87,14 +87,14 @@ export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
         )
       )
       if (first !== old) old.close()
-      current = { read: first, startedAt: yield* Clock.currentTimeMillis }
+      current = { read: first, startedAt: yield* Monotonic.now }
     })
 
     const failUnavailable = (reason: Reason) => Effect.fail(new BridgeUnavailable({ bridge, reason }))
 
     // A read that ended without an end is a lost connection.
     const retry = Effect.fnUntraced(function*(reason: Reason) {
-      const now = yield* Clock.currentTimeMillis
+      const now = yield* Monotonic.now
       const lasted = now - (current?.startedAt ?? now)
       current = undefined
       fruitless = fruitless === undefined || lasted >= 1000
