@@ -9,19 +9,19 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
-import * as Stream from "effect/Stream"
+import type * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
-import type { AgentSession, Reconciled } from "./Driver.ts"
-import * as Answers from "./internal/answers.ts"
+import type { AgentSession } from "./Driver.ts"
 import type { BridgeContext } from "./internal/bridgeContext.ts"
-import { digestJson } from "./internal/digest.ts"
-import type { Holding, OpenLog } from "./internal/holding.ts"
+import type { Holding } from "./internal/holding.ts"
 import * as SessionCore from "./internal/sessionCore.ts"
 import * as SessionFile from "./internal/sessionFile.ts"
+import * as SessionLookup from "./internal/sessionLookup.ts"
 import { optionDigests, sessionDirectory } from "./internal/sessionOptions.ts"
-import { scan } from "./internal/turnScan.ts"
-import * as TurnLog from "./TurnLog.ts"
-import * as TurnUsage from "./TurnUsage.ts"
+import * as TurnAnswers from "./internal/turnAnswers.ts"
+import * as TurnReads from "./internal/turnReads.ts"
+import * as TurnStarts from "./internal/turnStarts.ts"
+import type { ReadEvent } from "./TurnLog.ts"
 
 type Command<R extends Rpc.Any> = (payload: Rpc.Payload<R>) => Effect.Effect<Rpc.Success<R>, Rpc.Error<R>>
 
@@ -36,7 +36,7 @@ export interface Session {
   readonly startTurn: Command<typeof Bridge.StartTurn>
   readonly readTurn: (
     payload: Rpc.Payload<typeof Bridge.ReadTurn>
-  ) => Stream.Stream<TurnLog.ReadEvent, Rpc.ErrorExit<typeof Bridge.ReadTurn>>
+  ) => Stream.Stream<ReadEvent, Rpc.ErrorExit<typeof Bridge.ReadTurn>>
   readonly abortTurn: Command<typeof Bridge.AbortTurn>
   readonly submitToolResult: Command<typeof Bridge.SubmitToolResult>
   readonly approve: Command<typeof Bridge.Approve>
@@ -56,11 +56,7 @@ export interface Session {
   readonly isKnown: () => boolean
 }
 
-const stateOf = (end: Bridge.End | undefined): Bridge.TurnState => end === undefined ? "running" : end.type
-
 const stateBytes = (state: unknown): number => new TextEncoder().encode(JSON.stringify(state)).length
-
-const accepted = { accepted: true as const }
 
 const nothing = { ended: [], left: [] }
 
@@ -68,16 +64,6 @@ const nothing = { ended: [], left: [] }
 const forgetTimeout = Duration.minutes(1)
 
 const comparedOptions = ["directory", "instructions", "tools", "permissions", "mcpServers"] as const
-
-// What this version can't read is out of reach for all commands but those that have an error for it.
-const orUnavailable = <A, E, R>(effect: Effect.Effect<A, E | Bridge.UnsupportedFormat, R>) =>
-  Effect.mapError(
-    effect,
-    (error): Exclude<E, Bridge.UnsupportedFormat> | Bridge.LogUnavailable =>
-      error instanceof Bridge.UnsupportedFormat
-        ? new Bridge.LogUnavailable({ problem: error.message })
-        : error as Exclude<E, Bridge.UnsupportedFormat>
-  )
 
 /**
  * Makes a session of the state directory; nothing is read or locked yet.
@@ -94,28 +80,8 @@ export const make = Effect.fnUntraced(function*(
   const { driver } = context
   const { queue } = core
 
-  const requireFile = Effect.filterOrFail(
-    orUnavailable(core.file),
-    (file) => file !== undefined,
-    () => new Bridge.SessionNotFound({ session: id })
-  )
-
-  const heldOrBusy = Effect.flatMap(
-    orUnavailable(core.holdIfFree),
-    (outcome) => outcome._tag === "Mine" ? Effect.succeed(outcome.holding) : Effect.fail(outcome.busy)
-  )
-
-  // How the latest turn stands. An end that couldn't be written when it came is written now, or it isn't told.
-  const latestStatus = Effect.fnUntraced(function*(holding: Holding) {
-    const { log } = holding.log()!
-    const { end } = holding.file()!.latest!
-    const status = yield* log.status
-    if (status.end !== undefined || end === undefined || core.running() !== undefined) return status
-    const line = yield* log.end(end)
-    return { ...status, end: line.end, next: line.next }
-  })
-
-  const unsupported = (capability: string) => new Bridge.Unsupported({ driver: driver.name, capability })
+  const lookup = SessionLookup.make(context, core)
+  const { earlierEnd, heldOrBusy, latestStatus, requireFile, unsupported } = lookup
 
   // ---------------------------------------------------------------------------
   // StartSession
@@ -171,264 +137,6 @@ export const make = Effect.fnUntraced(function*(
     )
 
   // ---------------------------------------------------------------------------
-  // StartTurn
-  // ---------------------------------------------------------------------------
-
-  const startTurn: Session["startTurn"] = (payload) =>
-    queue.run({ name: "start", turn: payload.turn, needsAgent: true }, startTurnNow(payload))
-
-  const startTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.StartTurn>) {
-    yield* context.check
-    const file = yield* requireFile
-    const earlier = file.earlier.find(({ turn }) => turn === payload.turn)
-    if (earlier !== undefined) {
-      return yield* new Bridge.TurnSuperseded({ turn: payload.turn, latest: file.latest!.turn, end: earlier.end })
-    }
-    if (core.options() === undefined) return yield* new Bridge.SessionNotStarted({ session: id })
-    if (payload.responseFormat !== undefined && !driver.capabilities.structuredOutput) {
-      return yield* unsupported("structuredOutput")
-    }
-    if (payload.effort !== undefined && !driver.capabilities.effort) return yield* unsupported("effort")
-    const hasImage = payload.prompt?.some((part) => part.type === "file" && part.mediaType.startsWith("image/"))
-    if (hasImage === true && !driver.capabilities.images) return yield* unsupported("images")
-    const holding = yield* heldOrBusy
-    if (file.latest?.turn === payload.turn) return yield* repeatTurn(payload, holding)
-    return yield* newTurn(payload, holding, file)
-  })
-
-  const turnOptions = (payload: Rpc.Payload<typeof Bridge.StartTurn>, holding: Holding) => ({
-    turn: payload.turn,
-    redaction: core.redaction(),
-    prompt: payload.prompt ?? [],
-    model: payload.model ?? core.options()?.model,
-    effort: payload.effort ?? core.options()?.effort,
-    responseFormat: holding.file()?.latest?.responseFormat,
-    raw: payload.raw === true,
-    timeout: payload.timeout
-  })
-
-  const answersOf = (opened: OpenLog) => {
-    const redaction = core.redaction()
-    return Answers.make({
-      append: opened.log.appendSynced,
-      // Only what comes piece by piece is held back.
-      redact: (answer) => redaction.apply(answer)[0] as Answers.Answer
-    })
-  }
-
-  const newTurn = Effect.fnUntraced(function*(
-    payload: Rpc.Payload<typeof Bridge.StartTurn>,
-    holding: Holding,
-    file: SessionFile.SessionFile
-  ) {
-    const refused = (field: "prompt" | "attempt") =>
-      new Bridge.TurnConflict({ turn: payload.turn, field, attempt: 0, state: "aborted" })
-    if (payload.attempt !== undefined && payload.attempt !== 1) return yield* refused("attempt")
-    if (payload.prompt === undefined) return yield* refused("prompt")
-    if (file.earlier.length + 1 >= SessionFile.maxTurns) {
-      return yield* new Bridge.SessionFull({ session: id, turns: SessionFile.maxTurns })
-    }
-    yield* core.endRunning({ reason: "replaced" })
-    const agent = yield* core.openAgent(holding)
-    const ended = holding.file()!.latest === undefined ? undefined : (yield* latestStatus(holding)).end
-    const prompt = yield* digestJson(payload.prompt)
-    const responseFormat = yield* digestFormat(payload.responseFormat)
-    const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
-    const { responseFormat: format } = payload
-    const begin = Effect.gen(function*() {
-      const opened = yield* holding.beginTurn(
-        { format: 1, turn: payload.turn, prompt, responseFormat, startedAt },
-        ({ latest, ...current }) => ({
-          ...current,
-          earlier: latest === undefined
-            ? current.earlier
-            : [...current.earlier, { turn: latest.turn, end: SessionFile.toEarlier(ended!) }],
-          latest: { turn: payload.turn, attempt: 1, ...(format === undefined ? {} : { responseFormat: format }) }
-        })
-      )
-      yield* core.run(holding, {
-        ...turnOptions(payload, holding),
-        attempt: 1,
-        agent,
-        log: opened.log,
-        answers: answersOf(opened),
-        usage: TurnUsage.make(),
-        continued: undefined
-      })
-    })
-    // A turn that is on disk has its end: when the bridge exits, it runs, or it isn't there.
-    yield* Effect.uninterruptible(begin)
-    return { attempt: 1, from: 1, status: "started" as const }
-  })
-
-  const repeatTurn = Effect.fnUntraced(function*(
-    payload: Rpc.Payload<typeof Bridge.StartTurn>,
-    holding: Holding
-  ) {
-    const opened = holding.log()!
-    const { attempt, end, from } = yield* latestStatus(holding)
-    const conflict = (field: "prompt" | "format" | "attempt") =>
-      new Bridge.TurnConflict({ turn: payload.turn, field, attempt, state: stateOf(end) })
-    const { header } = opened.log
-    if (payload.prompt !== undefined && (yield* digestJson(payload.prompt)) !== header.prompt) {
-      return yield* conflict("prompt")
-    }
-    // A host that no longer has the prompt may not have the format either.
-    const saysFormat = payload.prompt !== undefined || payload.responseFormat !== undefined
-    if (saysFormat && (yield* digestFormat(payload.responseFormat)) !== header.responseFormat) {
-      return yield* conflict("format")
-    }
-    if (payload.attempt !== undefined && payload.attempt !== attempt && payload.attempt !== attempt + 1) {
-      return yield* conflict("attempt")
-    }
-    const continues = payload.attempt === attempt + 1 || (payload.attempt === undefined && end?.type === "aborted")
-    if (!continues) return { attempt, from, status: end === undefined ? "running" as const : "ended" as const }
-    if (end?.type !== "aborted") return yield* conflict("attempt")
-    return yield* continueTurn(payload, holding, opened, attempt + 1, conflict)
-  })
-
-  const continueTurn = Effect.fnUntraced(function*(
-    payload: Rpc.Payload<typeof Bridge.StartTurn>,
-    holding: Holding,
-    opened: OpenLog,
-    attempt: number,
-    conflict: (field: "prompt") => Bridge.TurnConflict
-  ) {
-    const { log } = opened
-    // An agent of the attempt before would write the same conversation.
-    yield* holding.supervisor.endAll
-    const agent = yield* core.openAgent(holding)
-    if (agent.reconcile === undefined) return yield* unsupported("continuation")
-    const reconciled = yield* agent.reconcile({
-      turn: payload.turn,
-      attempt,
-      parts: Stream.mapError(
-        log.parts,
-        (error) => new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem: error.message })
-      )
-    })
-    if (!reconciled.prompted && payload.prompt === undefined) return yield* conflict("prompt")
-    const answers = answersOf(opened)
-    const usage = TurnUsage.make()
-    yield* Stream.runForEachArray(scan(log), (parts) =>
-      Effect.sync(() => {
-        for (const { part } of parts) {
-          usage.add(part)
-          answers.observe(part)
-        }
-      })).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
-    const begin = Effect.gen(function*() {
-      yield* holding.save(({ latest, ...current }) => {
-        const { end: _, ...again } = latest!
-        return { ...current, latest: { ...again, attempt } }
-      })
-      const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
-      const continued = { type: "turn-continued", attempt, keep: reconciled.keep } as const
-      usage.add(continued)
-      answers.observe(continued)
-      yield* logRecovered(log, reconciled, usage)
-      yield* core.run(holding, {
-        ...turnOptions(payload, holding),
-        attempt,
-        agent,
-        log,
-        answers,
-        usage,
-        continued: reconciled
-      })
-      return from
-    })
-    const from = yield* Effect.uninterruptible(begin)
-    return { attempt, from, status: "continued" as const }
-  })
-
-  const logRecovered = Effect.fnUntraced(function*(
-    log: TurnLog.TurnLog,
-    reconciled: Reconciled,
-    usage: TurnUsage.TurnUsage
-  ) {
-    const redaction = core.redaction()
-    // Marked last: what was held back of a delta is a part of its own.
-    const append = Effect.fnUntraced(function*(parts: ReadonlyArray<Bridge.KnownPart>) {
-      for (const part of parts) {
-        const marked = { ...part, recovered: true } as Bridge.KnownPart
-        usage.add(marked)
-        yield* log.append(marked)
-      }
-    })
-    for (const part of reconciled.recovered) yield* append(redaction.apply(part as Bridge.KnownPart))
-    yield* append(redaction.flush())
-    if (reconciled.notice !== undefined) {
-      yield* log.append({ type: "notice", level: "info", message: redaction.text(reconciled.notice) })
-    }
-  })
-
-  // ---------------------------------------------------------------------------
-  // ReadTurn
-  // ---------------------------------------------------------------------------
-
-  const turnNotFound = (file: SessionFile.SessionFile, turn: Bridge.TurnId) =>
-    new Bridge.TurnNotFound({
-      session: id,
-      turn,
-      latest: file.latest?.turn,
-      end: file.earlier.find((earlier) => earlier.turn === turn)?.end
-    })
-
-  type ReadStream = ReturnType<Session["readTurn"]>
-
-  // How a turn before the latest one ended; fails where there never was such a turn.
-  const earlierEnd = (file: SessionFile.SessionFile, turn: Bridge.TurnId) => {
-    if (file.latest?.turn === turn) return Effect.undefined
-    const earlier = file.earlier.find((earlier) => earlier.turn === turn)
-    return earlier === undefined ? Effect.fail(turnNotFound(file, turn)) : Effect.succeed(earlier.end)
-  }
-
-  const readTurn: Session["readTurn"] = ({ attempt, from, turn }) =>
-    Stream.unwrap(Effect.gen(function*(): Effect.fn.Return<ReadStream, Rpc.ErrorExit<typeof Bridge.ReadTurn>> {
-      const file = yield* core.file
-      if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
-      const outcome = yield* core.holdIfFree
-      if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, file, turn, from, attempt)
-      if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn)
-      return readOthers(turn, from, attempt)
-    }))
-
-  const readHeld = Effect.fnUntraced(function*(
-    holding: Holding,
-    onDisk: SessionFile.SessionFile,
-    turn: Bridge.TurnId,
-    from: number,
-    attempt: number | undefined
-  ) {
-    const opened = holding.log()
-    // A file that's being written for the first time is on disk before it's known here.
-    const gone = () => turnNotFound(holding.file() ?? onDisk, turn)
-    if (opened === undefined || opened.log.turn !== turn) return yield* gone()
-    yield* Effect.ignore(latestStatus(holding))
-    return opened.reading(opened.log.read({ from, attempt }), gone)
-  })
-
-  // Another bridge has the session: its file is read as it grows, until it ends or the other one died.
-  const readOthers = (turn: Bridge.TurnId, from: number, attempt: number | undefined) =>
-    TurnLog.follow({
-      path: context.state.turnFile(id, turn),
-      turn,
-      from,
-      attempt,
-      takeOver: Effect.map(Effect.option(core.holdIfFree), (outcome) => {
-        if (outcome._tag === "None" || outcome.value._tag === "Busy") return undefined
-        const opened = outcome.value.holding.log()
-        if (opened === undefined || opened.log.turn !== turn) return undefined
-        return (options) =>
-          opened.reading(
-            opened.log.read(options),
-            () => new Bridge.LogUnavailable({ problem: "a newer turn took its place" })
-          )
-      })
-    }).pipe(Stream.provideContext(services))
-
-  // ---------------------------------------------------------------------------
   // AbortTurn
   // ---------------------------------------------------------------------------
 
@@ -444,10 +152,15 @@ export const make = Effect.fnUntraced(function*(
           payload.attempt === undefined || payload.attempt === attempt
             ? Effect.void
             : Effect.fail(
-              new Bridge.TurnConflict({ turn: payload.turn, field: "attempt", attempt, state: stateOf(end) })
+              new Bridge.TurnConflict({
+                turn: payload.turn,
+                field: "attempt",
+                attempt,
+                state: SessionLookup.stateOf(end)
+              })
             )
         yield* conflict(known.latest!.attempt, known.latest!.end)
-        const holding = yield* orUnavailable(core.need("host"))
+        const holding = yield* SessionLookup.orUnavailable(core.need("host"))
         // It may have been destroyed meanwhile.
         if (holding.file() === undefined) return yield* new Bridge.SessionNotFound({ session: id })
         const { attempt, end } = yield* latestStatus(holding)
@@ -456,109 +169,6 @@ export const make = Effect.fnUntraced(function*(
         if (running === undefined) return { end: end!, ended: [], left: [] }
         yield* running.abort({ reason: "host", message: payload.reason })
         return yield* Deferred.await(running.settled)
-      })
-    )
-
-  // ---------------------------------------------------------------------------
-  // Answers
-  // ---------------------------------------------------------------------------
-
-  interface Found {
-    readonly answers: Answers.Answers
-    readonly running: SessionCore.Running | undefined
-    readonly end: Bridge.End | undefined
-  }
-
-  // The table of the latest turn's questions and answers: the running turn's, or what its log says.
-  const findAnswers = Effect.fnUntraced(function*(turn: Bridge.TurnId) {
-    const file = yield* requireFile
-    const running = core.running()
-    if (running !== undefined && running.turn === turn) {
-      return { answers: running.answers, running, end: undefined } satisfies Found
-    }
-    const over = yield* earlierEnd(file, turn)
-    if (over !== undefined) return yield* new Bridge.TurnEnded({ turn, end: over })
-    const holding = yield* heldOrBusy
-    const opened = holding.log()!
-    const { end } = yield* latestStatus(holding)
-    const answers = answersOf(opened)
-    yield* Stream.runForEachArray(
-      scan(opened.log),
-      (parts) => Effect.sync(() => parts.forEach(({ part }) => answers.observe(part)))
-    ).pipe(
-      Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
-    )
-    return { answers, running: undefined, end } satisfies Found
-  })
-
-  const give = Effect.fnUntraced(function*(
-    turn: Bridge.TurnId,
-    { answers, end, running }: Found,
-    kind: Answers.AskedKind,
-    askedId: string,
-    answer: Answers.Answer
-  ) {
-    // After the end an answer is only told what became of it.
-    if (end !== undefined && answers.get(kind, askedId)?.logged === undefined) {
-      return yield* new Bridge.TurnEnded({ turn, end })
-    }
-    yield* Effect.catchTag(
-      answers.answer(kind, askedId, answer),
-      "LogUnavailable",
-      Effect.fnUntraced(function*(error) {
-        if (running === undefined) return yield* error
-        // The attempt takes no more, since it's ending; or its log can't be written, which ends it.
-        const { end } = yield* Deferred.await(running.settled)
-        return yield* new Bridge.TurnEnded({ turn, end })
-      })
-    )
-    return accepted
-  })
-
-  const submitToolResult: Session["submitToolResult"] = ({ isFailure, result, toolCallId, turn }) =>
-    queue.run(
-      { name: "other" },
-      Effect.gen(function*() {
-        const found = yield* findAnswers(turn)
-        const call = found.answers.get("tool", toolCallId)
-        if (call !== undefined) {
-          return yield* give(turn, found, "tool", toolCallId, {
-            type: "tool-result",
-            id: toolCallId,
-            name: call.name,
-            result,
-            isFailure,
-            providerExecuted: false
-          })
-        }
-        if (found.answers.get("question", toolCallId) === undefined) {
-          return yield* new Bridge.ToolCallNotFound({ turn, toolCallId })
-        }
-        return yield* give(turn, found, "question", toolCallId, {
-          type: "question-answer",
-          questionId: toolCallId,
-          answer: result,
-          isFailure,
-          by: "host"
-        })
-      })
-    )
-
-  const approve: Session["approve"] = ({ approvalId, decision, reason, turn }) =>
-    queue.run(
-      { name: "other" },
-      Effect.gen(function*() {
-        const found = yield* findAnswers(turn)
-        if (found.answers.get("approval", approvalId) === undefined) {
-          return yield* new Bridge.ApprovalNotFound({ turn, approvalId })
-        }
-        return yield* give(turn, found, "approval", approvalId, {
-          type: "tool-approval-response",
-          approvalId,
-          decision,
-          ...(reason === undefined ? {} : { reason }),
-          by: "host"
-        })
       })
     )
 
@@ -624,8 +234,8 @@ export const make = Effect.fnUntraced(function*(
     queue.run(
       { name: "other" },
       Effect.gen(function*() {
-        if ((yield* orUnavailable(core.file)) === undefined) return nothing
-        const holding = yield* orUnavailable(core.need("stopped"))
+        if ((yield* SessionLookup.orUnavailable(core.file)) === undefined) return nothing
+        const holding = yield* SessionLookup.orUnavailable(core.need("stopped"))
         // It may have been destroyed meanwhile.
         if (holding.file() === undefined) return yield* Effect.as(core.remove, nothing)
         const processes = yield* stop(holding, "stopped")
@@ -644,8 +254,8 @@ export const make = Effect.fnUntraced(function*(
     queue.run(
       { name: "other" },
       Effect.gen(function*() {
-        if ((yield* orUnavailable(core.file)) === undefined) return nothing
-        const holding = yield* orUnavailable(core.need("destroyed"))
+        if ((yield* SessionLookup.orUnavailable(core.file)) === undefined) return nothing
+        const holding = yield* SessionLookup.orUnavailable(core.need("destroyed"))
         const file = holding.file()
         if (file === undefined) return yield* Effect.as(core.remove, nothing)
         const processes = yield* stop(holding, "destroyed")
@@ -678,7 +288,7 @@ export const make = Effect.fnUntraced(function*(
         directory,
         ...(latest === undefined
           ? {}
-          : { latest: { turn: latest.turn, attempt: latest.attempt, state: stateOf(latest.end) } })
+          : { latest: { turn: latest.turn, attempt: latest.attempt, state: SessionLookup.stateOf(latest.end) } })
       }
     }
   )
@@ -696,12 +306,11 @@ export const make = Effect.fnUntraced(function*(
   )
 
   return {
+    ...TurnAnswers.make(core, lookup),
     startSession,
-    startTurn,
-    readTurn,
+    startTurn: TurnStarts.make(context, core, lookup),
+    readTurn: yield* TurnReads.make(context, core, lookup),
     abortTurn,
-    submitToolResult,
-    approve,
     compact,
     readState,
     stopSession,
@@ -713,6 +322,3 @@ export const make = Effect.fnUntraced(function*(
     isKnown: () => core.holding()?.file() !== undefined
   }
 })
-
-const digestFormat = (format: Bridge.ResponseFormat | undefined): Effect.Effect<string | undefined> =>
-  format === undefined ? Effect.undefined : digestJson(format)

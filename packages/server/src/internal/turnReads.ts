@@ -1,0 +1,72 @@
+/**
+ * Reading a turn: from this bridge's log, or from another's file.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Effect from "effect/Effect"
+import type * as FileSystem from "effect/FileSystem"
+import * as Stream from "effect/Stream"
+import type * as Rpc from "effect/unstable/rpc/Rpc"
+import type { Session } from "../Session.ts"
+import * as TurnLog from "../TurnLog.ts"
+import type { BridgeContext } from "./bridgeContext.ts"
+import type { Holding } from "./holding.ts"
+import type { SessionCore } from "./sessionCore.ts"
+import type * as SessionFile from "./sessionFile.ts"
+import type { SessionLookup } from "./sessionLookup.ts"
+
+type ReadStream = ReturnType<Session["readTurn"]>
+
+export const make = Effect.fnUntraced(function*(
+  context: BridgeContext,
+  core: SessionCore,
+  { latestStatus, turnNotFound }: SessionLookup
+): Effect.fn.Return<Session["readTurn"], never, FileSystem.FileSystem> {
+  const services = yield* Effect.context<FileSystem.FileSystem>()
+  const { id } = core
+
+  const readTurn: Session["readTurn"] = ({ attempt, from, turn }) =>
+    Stream.unwrap(Effect.gen(function*(): Effect.fn.Return<ReadStream, Rpc.ErrorExit<typeof Bridge.ReadTurn>> {
+      const file = yield* core.file
+      if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
+      const outcome = yield* core.holdIfFree
+      if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, file, turn, from, attempt)
+      if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn)
+      return readOthers(turn, from, attempt)
+    }))
+
+  const readHeld = Effect.fnUntraced(function*(
+    holding: Holding,
+    onDisk: SessionFile.SessionFile,
+    turn: Bridge.TurnId,
+    from: number,
+    attempt: number | undefined
+  ) {
+    const opened = holding.log()
+    // A file that's being written for the first time is on disk before it's known here.
+    const gone = () => turnNotFound(holding.file() ?? onDisk, turn)
+    if (opened === undefined || opened.log.turn !== turn) return yield* gone()
+    yield* Effect.ignore(latestStatus(holding))
+    return opened.reading(opened.log.read({ from, attempt }), gone)
+  })
+
+  // Another bridge has the session: its file is read as it grows, until it ends or the other one died.
+  const readOthers = (turn: Bridge.TurnId, from: number, attempt: number | undefined) =>
+    TurnLog.follow({
+      path: context.state.turnFile(id, turn),
+      turn,
+      from,
+      attempt,
+      takeOver: Effect.map(Effect.option(core.holdIfFree), (outcome) => {
+        if (outcome._tag === "None" || outcome.value._tag === "Busy") return undefined
+        const opened = outcome.value.holding.log()
+        if (opened === undefined || opened.log.turn !== turn) return undefined
+        return (options) =>
+          opened.reading(
+            opened.log.read(options),
+            () => new Bridge.LogUnavailable({ problem: "a newer turn took its place" })
+          )
+      })
+    }).pipe(Stream.provideContext(services))
+
+  return readTurn
+})

@@ -1,0 +1,209 @@
+/**
+ * Starting a turn: a new one, a repeat, or the next attempt of one that was aborted.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Effect from "effect/Effect"
+import * as Stream from "effect/Stream"
+import type * as Rpc from "effect/unstable/rpc/Rpc"
+import type { Reconciled } from "../Driver.ts"
+import type { Session } from "../Session.ts"
+import type { TurnLog } from "../TurnLog.ts"
+import * as TurnUsage from "../TurnUsage.ts"
+import type { BridgeContext } from "./bridgeContext.ts"
+import { digestJson } from "./digest.ts"
+import type { Holding, OpenLog } from "./holding.ts"
+import type { SessionCore } from "./sessionCore.ts"
+import * as SessionFile from "./sessionFile.ts"
+import { type SessionLookup, stateOf } from "./sessionLookup.ts"
+import { scan } from "./turnScan.ts"
+
+export const make = (context: BridgeContext, core: SessionCore, lookup: SessionLookup): Session["startTurn"] => {
+  const { driver } = context
+  const { answersOf, heldOrBusy, latestStatus, requireFile, unsupported } = lookup
+  const { id } = core
+
+  const startTurn: Session["startTurn"] = (payload) =>
+    core.queue.run({ name: "start", turn: payload.turn, needsAgent: true }, startTurnNow(payload))
+
+  const startTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.StartTurn>) {
+    yield* context.check
+    const file = yield* requireFile
+    const earlier = file.earlier.find(({ turn }) => turn === payload.turn)
+    if (earlier !== undefined) {
+      return yield* new Bridge.TurnSuperseded({ turn: payload.turn, latest: file.latest!.turn, end: earlier.end })
+    }
+    if (core.options() === undefined) return yield* new Bridge.SessionNotStarted({ session: id })
+    if (payload.responseFormat !== undefined && !driver.capabilities.structuredOutput) {
+      return yield* unsupported("structuredOutput")
+    }
+    if (payload.effort !== undefined && !driver.capabilities.effort) return yield* unsupported("effort")
+    const hasImage = payload.prompt?.some((part) => part.type === "file" && part.mediaType.startsWith("image/"))
+    if (hasImage === true && !driver.capabilities.images) return yield* unsupported("images")
+    const holding = yield* heldOrBusy
+    if (file.latest?.turn === payload.turn) return yield* repeatTurn(payload, holding)
+    return yield* newTurn(payload, holding, file)
+  })
+
+  const turnOptions = (payload: Rpc.Payload<typeof Bridge.StartTurn>, holding: Holding) => ({
+    turn: payload.turn,
+    redaction: core.redaction(),
+    prompt: payload.prompt ?? [],
+    model: payload.model ?? core.options()?.model,
+    effort: payload.effort ?? core.options()?.effort,
+    responseFormat: holding.file()?.latest?.responseFormat,
+    raw: payload.raw === true,
+    timeout: payload.timeout
+  })
+
+  const newTurn = Effect.fnUntraced(function*(
+    payload: Rpc.Payload<typeof Bridge.StartTurn>,
+    holding: Holding,
+    file: SessionFile.SessionFile
+  ) {
+    const refused = (field: "prompt" | "attempt") =>
+      new Bridge.TurnConflict({ turn: payload.turn, field, attempt: 0, state: "aborted" })
+    if (payload.attempt !== undefined && payload.attempt !== 1) return yield* refused("attempt")
+    if (payload.prompt === undefined) return yield* refused("prompt")
+    if (file.earlier.length + 1 >= SessionFile.maxTurns) {
+      return yield* new Bridge.SessionFull({ session: id, turns: SessionFile.maxTurns })
+    }
+    yield* core.endRunning({ reason: "replaced" })
+    const agent = yield* core.openAgent(holding)
+    const ended = holding.file()!.latest === undefined ? undefined : (yield* latestStatus(holding)).end
+    const prompt = yield* digestJson(payload.prompt)
+    const responseFormat = yield* digestFormat(payload.responseFormat)
+    const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
+    const { responseFormat: format } = payload
+    const begin = Effect.gen(function*() {
+      const opened = yield* holding.beginTurn(
+        { format: 1, turn: payload.turn, prompt, responseFormat, startedAt },
+        ({ latest, ...current }) => ({
+          ...current,
+          earlier: latest === undefined
+            ? current.earlier
+            : [...current.earlier, { turn: latest.turn, end: SessionFile.toEarlier(ended!) }],
+          latest: { turn: payload.turn, attempt: 1, ...(format === undefined ? {} : { responseFormat: format }) }
+        })
+      )
+      yield* core.run(holding, {
+        ...turnOptions(payload, holding),
+        attempt: 1,
+        agent,
+        log: opened.log,
+        answers: answersOf(opened),
+        usage: TurnUsage.make(),
+        continued: undefined
+      })
+    })
+    // A turn that is on disk has its end: when the bridge exits, it runs, or it isn't there.
+    yield* Effect.uninterruptible(begin)
+    return { attempt: 1, from: 1, status: "started" as const }
+  })
+
+  const repeatTurn = Effect.fnUntraced(function*(
+    payload: Rpc.Payload<typeof Bridge.StartTurn>,
+    holding: Holding
+  ) {
+    const opened = holding.log()!
+    const { attempt, end, from } = yield* latestStatus(holding)
+    const conflict = (field: "prompt" | "format" | "attempt") =>
+      new Bridge.TurnConflict({ turn: payload.turn, field, attempt, state: stateOf(end) })
+    const { header } = opened.log
+    if (payload.prompt !== undefined && (yield* digestJson(payload.prompt)) !== header.prompt) {
+      return yield* conflict("prompt")
+    }
+    // A host that no longer has the prompt may not have the format either.
+    const saysFormat = payload.prompt !== undefined || payload.responseFormat !== undefined
+    if (saysFormat && (yield* digestFormat(payload.responseFormat)) !== header.responseFormat) {
+      return yield* conflict("format")
+    }
+    if (payload.attempt !== undefined && payload.attempt !== attempt && payload.attempt !== attempt + 1) {
+      return yield* conflict("attempt")
+    }
+    const continues = payload.attempt === attempt + 1 || (payload.attempt === undefined && end?.type === "aborted")
+    if (!continues) return { attempt, from, status: end === undefined ? "running" as const : "ended" as const }
+    if (end?.type !== "aborted") return yield* conflict("attempt")
+    return yield* continueTurn(payload, holding, opened, attempt + 1, conflict)
+  })
+
+  const continueTurn = Effect.fnUntraced(function*(
+    payload: Rpc.Payload<typeof Bridge.StartTurn>,
+    holding: Holding,
+    opened: OpenLog,
+    attempt: number,
+    conflict: (field: "prompt") => Bridge.TurnConflict
+  ) {
+    const { log } = opened
+    // An agent of the attempt before would write the same conversation.
+    yield* holding.supervisor.endAll
+    const agent = yield* core.openAgent(holding)
+    if (agent.reconcile === undefined) return yield* unsupported("continuation")
+    const reconciled = yield* agent.reconcile({
+      turn: payload.turn,
+      attempt,
+      parts: Stream.mapError(
+        log.parts,
+        (error) => new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem: error.message })
+      )
+    })
+    if (!reconciled.prompted && payload.prompt === undefined) return yield* conflict("prompt")
+    const answers = answersOf(opened)
+    const usage = TurnUsage.make()
+    yield* Stream.runForEachArray(scan(log), (parts) =>
+      Effect.sync(() => {
+        for (const { part } of parts) {
+          usage.add(part)
+          answers.observe(part)
+        }
+      })).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
+    const begin = Effect.gen(function*() {
+      yield* holding.save(({ latest, ...current }) => {
+        const { end: _, ...again } = latest!
+        return { ...current, latest: { ...again, attempt } }
+      })
+      const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
+      const continued = { type: "turn-continued", attempt, keep: reconciled.keep } as const
+      usage.add(continued)
+      answers.observe(continued)
+      yield* logRecovered(log, reconciled, usage)
+      yield* core.run(holding, {
+        ...turnOptions(payload, holding),
+        attempt,
+        agent,
+        log,
+        answers,
+        usage,
+        continued: reconciled
+      })
+      return from
+    })
+    const from = yield* Effect.uninterruptible(begin)
+    return { attempt, from, status: "continued" as const }
+  })
+
+  const logRecovered = Effect.fnUntraced(function*(
+    log: TurnLog,
+    reconciled: Reconciled,
+    usage: TurnUsage.TurnUsage
+  ) {
+    const redaction = core.redaction()
+    // Marked last: what was held back of a delta is a part of its own.
+    const append = Effect.fnUntraced(function*(parts: ReadonlyArray<Bridge.KnownPart>) {
+      for (const part of parts) {
+        const marked = { ...part, recovered: true } as Bridge.KnownPart
+        usage.add(marked)
+        yield* log.append(marked)
+      }
+    })
+    for (const part of reconciled.recovered) yield* append(redaction.apply(part as Bridge.KnownPart))
+    yield* append(redaction.flush())
+    if (reconciled.notice !== undefined) {
+      yield* log.append({ type: "notice", level: "info", message: redaction.text(reconciled.notice) })
+    }
+  })
+
+  return startTurn
+}
+
+const digestFormat = (format: Bridge.ResponseFormat | undefined): Effect.Effect<string | undefined> =>
+  format === undefined ? Effect.undefined : digestJson(format)
