@@ -458,6 +458,21 @@ describe("end", { concurrent: true }, () => {
   )
 
   test(
+    "ending what was started leaves what that left in the background",
+    Effect.gen(function*() {
+      const { background, bash, endAll, endStarted, leftovers } = yield* make
+      yield* bash(`setsid perl -e 'sleep 1000' & perl -e 'sleep 1000' & wait`)
+      const before = yield* eventually("all three", Effect.map(leftovers, (found) => found.length === 3 && found))
+      const { ended, left } = yield* endStarted
+      assert.deepStrictEqual([ended.length, left.length], [1, 0])
+      const rest = before.filter((pid) => pid !== ended[0]?.pid)
+      assert.deepStrictEqual(yield* leftovers, rest)
+      assert.deepStrictEqual((yield* background).map(({ pid }) => pid).sort(), [...rest].sort())
+      yield* endAll
+    })
+  )
+
+  test(
     "closing the scope ends everything, and nothing can be started after",
     Effect.gen(function*() {
       const { leftovers, processes } = yield* Effect.scoped(Effect.gen(function*() {

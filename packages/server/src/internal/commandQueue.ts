@@ -5,7 +5,6 @@ import type { TurnId } from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 
@@ -28,13 +27,12 @@ export interface CommandQueue {
   readonly run: <A, E>(kind: Kind, command: Effect.Effect<A, E>) => Effect.Effect<A, E>
   /** To be called when the agent is free again. */
   readonly agentIsFree: () => void
-  /** Interrupts the command that's carried out, and drops those that wait; whoever awaits one is interrupted. */
-  readonly stop: Effect.Effect<void>
 }
 
 /**
  * Makes a queue whose commands run in the given scope. It's as long as its callers are many: the transport bounds the
- * requests of a connection.
+ * requests of a connection. When the scope closes, the command that's carried out is interrupted, those that wait are
+ * dropped, and whoever awaits one is interrupted.
  */
 export const make = Effect.fnUntraced(function*(options: {
   /** Whether something else than a command has the agent. */
@@ -65,14 +63,13 @@ export const make = Effect.fnUntraced(function*(options: {
     const [job] = jobs.splice(index, 1)
     return job!.carryOut
   })
-  const fiber = yield* Effect.forkScoped(Effect.forever(next))
-
-  const stop = Effect.suspend(() => {
-    stopped = true
-    jobs.splice(0).forEach((job) => job.drop())
-    return Fiber.interrupt(fiber)
-  })
-  yield* Effect.addFinalizer(() => stop)
+  yield* Effect.forkScoped(Effect.forever(next))
+  yield* Effect.addFinalizer(() =>
+    Effect.sync(() => {
+      stopped = true
+      jobs.splice(0).forEach((job) => job.drop())
+    })
+  )
 
   const run = <A, E>(kind: Kind, command: Effect.Effect<A, E>): Effect.Effect<A, E> =>
     Effect.suspend(() => {
@@ -87,5 +84,5 @@ export const make = Effect.fnUntraced(function*(options: {
       return Deferred.await(outcome)
     })
 
-  return { run, agentIsFree: () => changed.openUnsafe(), stop }
+  return { run, agentIsFree: () => changed.openUnsafe() }
 })

@@ -109,10 +109,8 @@ export const make = Effect.fnUntraced(function*(
 ): Effect.fn.Return<SessionCore, never, FileSystem.FileSystem | Path.Path> {
   const services = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
   const fs = yield* FileSystem.FileSystem
-  const queue = yield* Scope.provide(
-    CommandQueue.make({ isAgentTaken: () => compaction !== undefined }),
-    context.scope
-  )
+  const queueScope = yield* Scope.fork(context.scope)
+  const queue = yield* Scope.provide(CommandQueue.make({ isAgentTaken: () => compaction !== undefined }), queueScope)
   const directory = context.state.sessionDirectory(id)
   const { driver } = context
   const oneHolder = Semaphore.makeUnsafe(1)
@@ -389,6 +387,6 @@ export const make = Effect.fnUntraced(function*(
     run,
     startCompaction,
     stopCompaction,
-    shutdown: Effect.andThen(queue.stop, endAll("shutdown"))
+    shutdown: Effect.andThen(Scope.close(queueScope, Exit.void), endAll("shutdown"))
   }
 })
