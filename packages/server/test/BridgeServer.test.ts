@@ -74,12 +74,14 @@ describe("a bridge", () => {
       const { port } = yield* serve(Puppet.make({ hang: Puppet.hangs }), { stateDirectory })
       yield* listening(stateDirectory)
       const host = yield* connect(port)
-      yield* host.call("StartSession", start(directory))
-      for (let n = 0; n < 20; n++) {
-        host.request("StartTurn", act("hang", `t${n}`))
-        // Nobody waited for the start.
-        const aborted = yield* host.call("AbortTurn", { session: "s1", turn: `t${n}` })
-        assert.deepInclude(aborted.end, { type: "aborted", reason: "host" })
+      for (const session of ["s1", "s2", "s3"]) {
+        host.request("StartSession", start(directory, session))
+        for (let n = 0; n < 10; n++) {
+          host.request("StartTurn", act("hang", `t${n}`, session))
+          // Nobody waited for what came before.
+          const aborted = yield* host.call("AbortTurn", { session, turn: `t${n}` })
+          assert.deepInclude(aborted.end, { type: "aborted", reason: "host" })
+        }
       }
     })
   )

@@ -306,6 +306,10 @@ describe("an approval", () => {
       assert.deepInclude((yield* firstPart(first.client, turn(1), "tool-approval-request"))?.part, { rule: "ls" })
       yield* first.client.Approve({ ...key, approvalId: "a1", decision: "allow-always" })
       assert.deepInclude(yield* endOf(first.client, turn(1)), { finishReason: "allow-always " })
+      // It's the answer that counts: the same again is fine, a lesser one is another.
+      const approve = (decision: Bridge.Decision) => first.client.Approve({ ...key, approvalId: "a1", decision })
+      assert.deepStrictEqual(yield* approve("allow-always"), { accepted: true })
+      assert.strictEqual((yield* Effect.flip(approve("allow")))._tag, "AlreadyAnswered")
       yield* first.client.StartTurn(act(2, "same"))
       assert.deepInclude(yield* read(first.client, turn(2)), { types: [] })
       yield* first.end

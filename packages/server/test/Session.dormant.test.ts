@@ -1,6 +1,6 @@
 import { assert, describe } from "@effect/vitest"
 import { Bridge } from "@gangway/server"
-import { Deferred, Effect, Fiber, FileSystem, Schedule } from "effect"
+import { Deferred, Effect, Fiber, FileSystem, Option, Schedule, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import * as Puppet from "./fixtures/puppet.ts"
 import {
@@ -182,6 +182,40 @@ describe("StopSession", () => {
         capability: "state"
       })
       assert.deepStrictEqual(yield* none.client.StopSession({ session }), { ended: [], left: [] })
+    })
+  )
+})
+
+describe("who reads a turn slowly", () => {
+  test(
+    "gets all of it, whatever becomes of its session meanwhile",
+    Effect.gen(function*() {
+      const words = "x".repeat(200 * 1024)
+      const talk: Puppet.Act = (turn) =>
+        Effect.gen(function*() {
+          for (let i = 0; i < 10; i++) yield* Puppet.say(turn, words)
+          return { finishReason: "stop" }
+        })
+      for (const what of ["stop", "destroy"] as const) {
+        const { client } = yield* started(Puppet.make({ talk }))
+        yield* client.StartTurn(act(1, "talk"))
+        yield* endOf(client, turn(1))
+        let done = false
+        let parts = 0
+        const end = yield* client.ReadTurn({ session, turn: turn(1), from: 1 }).pipe(
+          Stream.mapEffect((event) =>
+            Effect.gen(function*() {
+              if ("parts" in event) parts += event.parts.length
+              if (!done) yield* what === "stop" ? client.StopSession({ session }) : client.DestroySession({ session })
+              done = true
+              return event
+            })
+          ),
+          Stream.runLast
+        )
+        assert.deepInclude(Option.getOrThrow(end), { attempt: 1, next: 41 }, what)
+        assert.strictEqual(parts, 40)
+      }
     })
   )
 })
