@@ -72,8 +72,8 @@ export const Permissions = Schema.Literals(["ask", "edits", "all"])
 export type Permissions = typeof Permissions.Type
 
 /**
- * Bounds of each turn of a session; the turn that reaches one is aborted with the reason `limit`. `time` is in
- * milliseconds, `cost` in US dollars.
+ * Bounds of each turn of a session; the turn that reaches one and would go on is aborted with the reason `limit`. `time`
+ * is in milliseconds and each attempt's own, `cost` in US dollars.
  *
  * @category schemas
  * @since 0.1.0
