@@ -301,7 +301,7 @@ describe("an approval", () => {
         other: asks("a3", { rule: { key: "Bash(rm)", title: "rm" } }),
         single: asks("a4")
       }
-      const first = yield* started(Puppet.make(acts), { approvalTimeout: 20 })
+      const first = yield* started(Puppet.make(acts), { approvalTimeout: 1000 })
       yield* first.client.StartTurn(act(1, "first"))
       assert.deepInclude((yield* firstPart(first.client, turn(1), "tool-approval-request"))?.part, { rule: "ls" })
       yield* first.client.Approve({ ...key, approvalId: "a1", decision: "allow-always" })
