@@ -184,14 +184,20 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     const found = new Map<string, processTree.Owned>()
     const asked = new Set<string>()
     const started = yield* Clock.monotonicTimeNanos
+    let quietLooks = 0
     for (let round = 0;; round++) {
       const owned = yield* look
       const meant = owned.filter(isMeant)
       const elapsed = Number((yield* Clock.monotonicTimeNanos) - started) / 1e6
       const over = elapsed > patience + forcePatience
-      if (meant.length === 0 || over) {
+      quietLooks = meant.length === 0 ? quietLooks + 1 : 0
+      if (over || quietLooks === quietEnough || found.size + meant.length === 0) {
         for (const one of meant) found.delete(keyOf(one))
         return { ended: Array.from(found.values(), describe), left: meant.map(describe) }
+      }
+      if (meant.length === 0) {
+        yield* Effect.sleep(10)
+        continue
       }
       for (const one of meant) {
         if (found.size < endedLength) found.set(keyOf(one), one)
@@ -302,6 +308,9 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 /** How long, in milliseconds, a process has to end by itself, and how long it may take when forced. */
 const patience = 3000
 const forcePatience = 5000
+
+// A look takes a while, and one that forks and ends meanwhile may be seen neither as itself nor as its child.
+const quietEnough = 3
 
 const commandLength = 200
 const endedLength = 1000

@@ -343,7 +343,12 @@ describe("end", { concurrent: true }, () => {
        perl -e '$SIG{TERM} = "IGNORE"; $| = 1; print "ready\n"; sleep 1000 while 1' & wait`
       )
       yield* head(process, 1)
-      const running = yield* eventually("both", Effect.map(background, (found) => found.length === 2 && found))
+      // Once they're what they will be.
+      const arePerl = (found: Supervisor.Ended["ended"]) => found.every(({ command }) => command.startsWith("perl"))
+      const running = yield* eventually(
+        "both",
+        Effect.map(background, (found) => found.length === 2 && arePerl(found) && found)
+      )
       const ended = yield* endAll
       assert.deepStrictEqual(yield* leftovers, [])
       assert.deepStrictEqual(ended.left, [])
