@@ -37,6 +37,8 @@ export interface Options {
   /** Who leads the turn: a host without the client, one with it, or two with it. */
   readonly hosts: "raw" | "client" | "clients"
   readonly plans: ReadonlyArray<Plan>
+  /** Whether all bridges are given the same port. */
+  readonly hasPort: boolean
 }
 
 export interface Told {
@@ -53,7 +55,7 @@ const patience = 90_000
 export const play = Effect.fnUntraced(function*(options: Options) {
   const { hosts, plans, seed } = options
   const random = Random.make(seed)
-  const world = new W.World(options.program)
+  const world = new W.World(options.program, options)
   const observed = new Observed()
   const script = Scripts.make(random, seed)
   const prompt = `Do it. ${Scripted.toPrompt(script)}`
@@ -179,12 +181,9 @@ class Killer {
     const pending = new Set<Promise<void>>()
     const hasFaults = this.plans.some(({ by }) => by === "fault")
     let next = 0
-    let before: ReadonlyArray<number> = []
     while (!this.isOver) {
-      const bridges = this.world.bridges()
-      for (const pid of bridges) {
-        // For a moment a program that a bridge starts looks like the bridge.
-        if (seen.has(pid) || !before.includes(pid)) continue
+      for (const pid of this.world.bridges()) {
+        if (seen.has(pid)) continue
         const index = hasFaults ? Faults.takenBy(this.world.faults, pid) : next
         // It hasn't come to that yet.
         if (index === undefined && seen.size < this.plans.length) continue
@@ -194,7 +193,6 @@ class Killer {
         const plan = index === undefined ? undefined : this.plans[index]
         if (plan?.by === "signal") pending.add(this.kill(pid, plan))
       }
-      before = bridges
       this.checkReaped()
       await Bun.sleep(20)
     }

@@ -64,9 +64,12 @@ export class World {
   /** Its path is this place's alone, so that a bridge is known by its command. */
   readonly program: string
   readonly environment: Readonly<Record<string, string>>
+  /** The port that bridges are given; absent, the system chooses. */
+  readonly port: number | undefined
   private readonly older = new Set(pids())
 
-  constructor(program: string) {
+  constructor(program: string, options: { readonly hasPort?: boolean } = {}) {
+    this.port = options.hasPort === true ? freePort() : undefined
     this.root = realpathSync(mkdtempSync(join(tmpdir(), "gangway-chaos-")))
     this.state = join(this.root, "state")
     this.work = join(this.root, "work")
@@ -87,6 +90,7 @@ export class World {
       stateDirectory: this.state,
       hostname: "127.0.0.1",
       agentOptions: { agent: "scripted", home: this.home },
+      ...(this.port === undefined ? {} : { port: this.port }),
       ...options
     })
   }
@@ -111,13 +115,16 @@ export class World {
     return readJson(Bridge.listeningFile(this.state))
   }
 
-  /** The bridges that run. */
+  /** The bridges that run. What a bridge starts looks like the bridge itself until it's another program. */
   bridges(): ReadonlyArray<number> {
-    return pids().filter((pid) => {
-      if (this.older.has(pid)) return false
-      const args = read(`/proc/${pid}/cmdline`).split("\0")
-      return args.length === 3 && args[1] === this.program
-    })
+    const alike = new Set(
+      pids().filter((pid) => {
+        if (this.older.has(pid)) return false
+        const args = read(`/proc/${pid}/cmdline`).split("\0")
+        return args.length === 3 && args[1] === this.program
+      })
+    )
+    return [...alike].filter((pid) => !alike.has(parentOf(pid)))
   }
 
   sessionFile(id: string = session): any {
@@ -175,6 +182,12 @@ export const until = async <A>(what: string, look: () => A | undefined | false, 
   throw new Error(`${what}: it didn't happen within ${seconds} s`)
 }
 
+const freePort = (): number => {
+  const server = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } })
+  server.stop(true)
+  return server.port
+}
+
 export const readJson = (path: string): any => {
   try {
     return JSON.parse(readFileSync(path, "utf8"))
@@ -201,7 +214,12 @@ const names = (directory: string): ReadonlyArray<string> => {
 
 const pids = (): ReadonlyArray<number> => readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number)
 
-const startOf = (pid: number): string => {
+// The fields after the command's name, from the third on.
+const statOf = (pid: number): ReadonlyArray<string> => {
   const stat = read(`/proc/${pid}/stat`)
-  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? ""
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ")
 }
+
+const parentOf = (pid: number): number => Number(statOf(pid)[1])
+
+const startOf = (pid: number): string => statOf(pid)[19] ?? ""
