@@ -40,6 +40,9 @@ export interface Hit extends Fault {
 /** The variable that names the directory of faults. */
 export const variable = "GANGWAY_CHAOS"
 
+/** The variable that makes a bridge do without its kernel, as a bridge program of a few lines does. */
+export const portableVariable = "GANGWAY_CHAOS_PORTABLE"
+
 /** Plans a fault for a bridge that's launched later. */
 export const plan = (directory: string, index: number, fault: Fault | undefined): void =>
   writeFileSync(join(directory, name("fault", index)), JSON.stringify(fault ?? null))

@@ -39,6 +39,8 @@ export interface Options {
   readonly plans: ReadonlyArray<Plan>
   /** Whether all bridges are given the same port. */
   readonly hasPort: boolean
+  /** Whether the bridges that kill themselves do without their kernel. */
+  readonly isPortable: boolean
 }
 
 export interface Told {

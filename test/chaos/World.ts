@@ -68,7 +68,7 @@ export class World {
   readonly port: number | undefined
   private readonly older = new Set(pids())
 
-  constructor(program: string, options: { readonly hasPort?: boolean } = {}) {
+  constructor(program: string, options: { readonly hasPort?: boolean; readonly isPortable?: boolean } = {}) {
     this.port = options.hasPort === true ? freePort() : undefined
     this.root = realpathSync(mkdtempSync(join(tmpdir(), "gangway-chaos-")))
     this.state = join(this.root, "state")
@@ -76,7 +76,10 @@ export class World {
     this.home = join(this.root, "home")
     this.faults = join(this.root, "faults")
     this.program = join(this.root, `program${program.slice(program.lastIndexOf("."))}`)
-    this.environment = { [Faults.variable]: this.faults }
+    this.environment = {
+      [Faults.variable]: this.faults,
+      ...(options.isPortable === true ? { [Faults.portableVariable]: "1" } : {})
+    }
     mkdirSync(this.work)
     mkdirSync(this.faults)
     symlinkSync(program, this.program)

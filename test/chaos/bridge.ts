@@ -13,6 +13,10 @@ import * as Kernel from "../../apps/bridge/src/kernel/Kernel.ts"
 import { listen } from "../../apps/bridge/src/Listen.ts"
 import * as Faults from "./Faults.ts"
 
+const services = process.env[Faults.portableVariable] === undefined
+  ? Layer.merge(Kernel.layer, BunServices.layer)
+  : BunServices.layer
+
 const bridge = Effect.gen(function*() {
   const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* BridgeServer.readLaunchOptions
   const token = Redacted.make(line.token)
@@ -23,7 +27,7 @@ const bridge = Effect.gen(function*() {
 }).pipe(
   Effect.scoped,
   Effect.provideService(Scripted.AgentCommand, [process.execPath, Bun.main, "scripted-agent"]),
-  Effect.provide(Layer.provideMerge(Faults.layer, Layer.merge(Kernel.layer, BunServices.layer)))
+  Effect.provide(Layer.provideMerge(Faults.layer, services))
 )
 
 const run = (effect: Effect.Effect<number | void, unknown>) =>

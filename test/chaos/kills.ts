@@ -65,6 +65,7 @@ export const run = Effect.fnUntraced(function*({ concurrency = 2, rounds, seed }
       program: faulty ? programs.faulty : random.chance(0.1) ? W.source : programs.bridge,
       hosts: random.pick(["raw", "raw", "client", "client", "clients"]),
       hasPort: random.chance(0.2),
+      isPortable: random.chance(0.3),
       plans
     }
   }
