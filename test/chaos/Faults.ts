@@ -145,7 +145,7 @@ const make = (fs: FileSystem.FileSystem, files: typeof LogFile.Service) => {
     open: (path, options) =>
       Effect.map(fs.open(path, options), (file) => {
         // A file that takes another's place is written beside it first, as `<file>.<random>.tmp`.
-        const [, target] = /\/((?:session|listening|process|destroyed)\.json)\.[^./]*\.tmp$/.exec(path) ?? []
+        const [, target] = /\/((?:session|listening|process)\.json)\.[^./]*\.tmp$/.exec(path) ?? []
         if (target === undefined || fault.stage !== "middle" || !isNow("rename", target)) return file
         return Object.assign(Object.create(file) as FileSystem.File, {
           writeAll: (bytes: Uint8Array) => tear(target, bytes, (some) => file.writeAll(some))
