@@ -11,10 +11,11 @@ import type { AddressInfo } from "node:net"
 import { setTimeout as delay } from "node:timers/promises"
 import { Anthropic } from "./Anthropic.ts"
 import type { Api, Frames, ModelRequest, Whole } from "./Api.ts"
+import { OpenAiChat } from "./OpenAiChat.ts"
 import { type Conversation, makePlayer, say } from "./Script.ts"
 
 /** The APIs that the server speaks; another one is added here. */
-const apis: ReadonlyArray<Api> = [Anthropic]
+const apis: ReadonlyArray<Api> = [Anthropic, OpenAiChat]
 
 /** A request that the server got, in order of arrival. */
 export interface Recorded extends ModelRequest {
