@@ -64,9 +64,7 @@ export const ClaudeCode: DriverDefinition<
   options: Options,
   make: Effect.fnUntraced(function*(options) {
     const path = yield* Path.Path
-    const context = yield* Effect.context<
-      FileSystem.FileSystem | Path.Path | ChildProcessSpawner | Crypto.Crypto
-    >()
+    const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | Crypto.Crypto>()
     const claude = options.command ?? "claude"
     const version = yield* versionOf(claude)
     yield* checkVersion(version)

@@ -34,7 +34,6 @@ import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import * as Conversation from "./internal/scriptedConversation.ts"
 import { reconcile } from "./internal/scriptedReconcile.ts"
 import { Script } from "./internal/scriptedScript.ts"
@@ -95,13 +94,13 @@ export const toPrompt = (script: Script): string => `@@${JSON.stringify(script)}
  */
 export const Scripted: DriverDefinition<
   typeof Options,
-  FileSystem.FileSystem | Path.Path | ChildProcessSpawner
+  FileSystem.FileSystem | Path.Path
 > = {
   name,
   options: Options,
   make: Effect.fnUntraced(function*(options) {
     const path = yield* Path.Path
-    const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | ChildProcessSpawner>()
+    const context = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
     const command = yield* AgentCommand
     if (command === undefined) {
       return yield* failed("not-installed", "this bridge program doesn't say how the scripted agent is started")
@@ -157,9 +156,9 @@ interface AgentOptions {
 const open = Effect.fnUntraced(function*(agent: AgentOptions, options: SessionOptions): Effect.fn.Return<
   AgentSession,
   Bridge.DriverError | Bridge.ContextLost,
-  FileSystem.FileSystem | Path.Path | ChildProcessSpawner | Scope.Scope
+  FileSystem.FileSystem | Path.Path | Scope.Scope
 > {
-  const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | ChildProcessSpawner>()
+  const context = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
   const scope = yield* Effect.scope
   const path = yield* Path.Path
   const fs = yield* FileSystem.FileSystem

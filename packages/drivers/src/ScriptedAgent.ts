@@ -103,7 +103,7 @@ export type ToAgent = typeof ToAgent.Type
  * @since 0.1.0
  */
 export const FromAgent = Schema.Union([
-  Schema.Struct({ type: Schema.Literal("parts"), parts: Schema.Array(Bridge.KnownPart) }),
+  Schema.Struct({ type: Schema.Literal("parts"), parts: Schema.Array(Bridge.AgentPart) }),
   /** A host tool's call, whose part came before. */
   Schema.Struct({
     type: Schema.Literal("call"),
@@ -168,7 +168,7 @@ export const JournalEntry = Schema.Union([
     type: Schema.Literal("emitted"),
     ...inStep,
     first: Schema.Int,
-    parts: Schema.Array(Bridge.KnownPart)
+    parts: Schema.Array(Bridge.AgentPart)
   }),
   /** A host is about to be asked. */
   Schema.Struct({

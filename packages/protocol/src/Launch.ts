@@ -5,7 +5,8 @@
  */
 import * as Duration from "effect/Duration"
 import * as Schema from "effect/Schema"
-import { BridgeId } from "./Id.ts"
+import * as SchemaIssue from "effect/SchemaIssue"
+import { BridgeId, idPattern } from "./Id.ts"
 
 /**
  * The version of the bridge protocol.
@@ -23,22 +24,52 @@ export const protocolVersion = 1
  */
 export const maxLaunchLineBytes = 1024 * 1024
 
-const absolutePath = Schema.String.check(
-  Schema.makeFilter((path) => (path.startsWith("/") && !path.includes("\0")) || "an absolute path", {
-    expected: "an absolute path"
-  })
-)
+// What is said of a field, whatever is wrong with it: the words of docs/protocol.md.
+const expectations = {
+  token: "32 to 4096 visible ASCII characters",
+  bridge: "1 to 64 of a-z, 0-9 and '-', the first of them no '-'",
+  stateDirectory: "an absolute path",
+  agentOptions: "an object whose 'agent' names the driver",
+  port: "a whole number from 0 to 65535",
+  hostname: "a host name or an IP address",
+  launch: "8 to 64 of A-Z, a-z, 0-9, '_' and '-'",
+  idleTimeout: "a number more than 0 and a unit, such as \"10 minutes\"",
+  previousToken: "32 to 4096 visible ASCII characters",
+  allowedOrigins: "an array of web origins, such as \"https://app.example\"",
+  sync: "true or false",
+  maxTurnBytes: "a whole number of bytes, at least 1048576"
+}
 
-const token = Schema.String.check(
-  Schema.makeFilter((value) => /^[\x21-\x7e]{32,4096}$/.test(value) || "32 to 4096 visible ASCII characters", {
-    expected: "32 to 4096 visible ASCII characters"
-  })
-)
+const text = (expected: string, isRight: (value: string) => boolean) =>
+  Schema.String.check(Schema.makeFilter((value) => isRight(value) || expected, { expected }))
+
+const absolutePath = text(expectations.stateDirectory, (path) => path.startsWith("/") && !path.includes("\0"))
+
+const token = text(expectations.token, (value) => /^[\x21-\x7e]{32,4096}$/.test(value))
+
+const launchNonce = text(expectations.launch, (value) => /^[A-Za-z0-9_-]{8,64}$/.test(value))
 
 const someTime = Schema.DurationFromString.check(
-  Schema.makeFilter((duration) => Duration.toMillis(duration) > 0 || "more than no time", {
-    expected: "more than no time"
+  Schema.makeFilter((duration) => Duration.toMillis(duration) > 0 || expectations.idleTimeout, {
+    expected: expectations.idleTimeout
   })
+)
+
+const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/i
+
+// A name whose last label is a number is an IPv4 address, or a wrong one.
+const isHostname = (value: string): boolean => {
+  if (value.includes(":")) return /^[0-9a-f:.]+$/i.test(value) && URL.canParse(`http://[${value}]/`)
+  const labels = value.split(".")
+  if (!/^\d+$/.test(labels.at(-1)!)) return value.length <= 253 && labels.every((part) => label.test(part))
+  return labels.length === 4 && labels.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) <= 255)
+}
+
+const hostname = text(expectations.hostname, isHostname)
+
+const origin = text(
+  "a web origin",
+  (value) => value === "null" || /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+$/.test(value)
 )
 
 /**
@@ -48,7 +79,7 @@ const someTime = Schema.DurationFromString.check(
  * @since 0.1.0
  */
 export const AgentOptions = Schema.StructWithRest(
-  Schema.Struct({ agent: Schema.String.check(Schema.isPattern(/^[a-z0-9][a-z0-9-]{0,63}$/)) }),
+  Schema.Struct({ agent: Schema.String.check(Schema.isPattern(idPattern)) }),
   [Schema.JsonObject]
 )
 
@@ -69,25 +100,68 @@ export const LaunchOptions = Schema.Struct({
   stateDirectory: absolutePath,
   agentOptions: AgentOptions,
   /** The port to listen on; absent or 0, the system chooses. */
-  port: Schema.optional(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 65_535 }))),
-  /** The address to listen on; absent, `0.0.0.0`. */
-  hostname: Schema.optional(Schema.String),
+  port: Schema.optionalKey(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 65_535 }))),
+  /** The host name or IP address to listen on; absent, `0.0.0.0`. */
+  hostname: Schema.optionalKey(hostname),
   /** A nonce by which the launcher recognises this bridge; absent, the bridge makes one. */
-  launch: Schema.optional(Schema.String.check(Schema.isPattern(/^[A-Za-z0-9_-]{8,64}$/))),
+  launch: Schema.optionalKey(launchNonce),
   /** How long a bridge without work stays, such as `"10 minutes"`, which is what an absent one means. */
-  idleTimeout: Schema.optional(someTime),
+  idleTimeout: Schema.optionalKey(someTime),
   /** A token that is accepted beside `token`, while hosts are handed the new one. */
-  previousToken: Schema.optional(Schema.RedactedFromValue(token)),
-  /** The web origins that may connect; absent, none. */
-  allowedOrigins: Schema.optional(Schema.Array(Schema.String)),
+  previousToken: Schema.optionalKey(Schema.RedactedFromValue(token)),
+  /** The web origins that may connect, such as `https://app.example`; absent, none. */
+  allowedOrigins: Schema.optionalKey(Schema.Array(origin)),
   /** Whether each batch of parts is synced to the disk before it is visible; absent, it isn't. */
-  sync: Schema.optional(Schema.Boolean),
+  sync: Schema.optionalKey(Schema.Boolean),
   /** The largest turn file in bytes; absent, 1 GiB. */
-  maxTurnBytes: Schema.optional(Schema.Int.check(Schema.isGreaterThanOrEqualTo(1024 * 1024)))
+  maxTurnBytes: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThanOrEqualTo(1024 * 1024)))
 })
 
 /** @category models @since 0.1.0 */
 export type LaunchOptions = typeof LaunchOptions.Type
+
+const jsonTypes: Readonly<Record<string, string>> = {
+  array: "an array",
+  boolean: "true or false",
+  number: "a number",
+  object: "an object",
+  string: "a string"
+}
+
+const formatIssue = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/**
+ * What is wrong with launch options: the field, such as `agentOptions.agent`, absent where it's the whole, and what was
+ * expected of it. One line without a value, so it may be shown and logged. `at` is where in the options a schema of
+ * less than the whole was used.
+ *
+ * @category formatting
+ * @since 0.1.0
+ */
+export const launchProblem = (
+  issue: SchemaIssue.Issue,
+  at: ReadonlyArray<string> = []
+): { readonly field: string | undefined; readonly expected: string } => {
+  const [{ message = "", path = [] } = {}] = formatIssue(issue).issues
+  const names = [...at, ...path.map(String)]
+  const field = names.length === 0 ? undefined : names.join(".").replaceAll(/[\s\x00-\x1f\x7f]+/g, " ")
+  if (message === "Missing key") return { field, expected: "is missing" }
+  const known: Readonly<Record<string, string | undefined>> = {
+    ...expectations,
+    "agentOptions.agent": "the name of a driver, such as \"claude-code\""
+  }
+  // The elements of an array are of the field.
+  const own = at.length > 0 ? undefined : known[field ?? ""] ?? known[names[0] ?? ""]
+  return { field, expected: `expected ${own ?? inWords(message)}` }
+}
+
+// Of the types that JSON stands for, what the codec adds for values that JSON lacks says nothing to a reader.
+const inWords = (message: string): string =>
+  message.replace(/^Expected /, "").replaceAll(/\s+/g, " ")
+    .split(" | ")
+    .filter((type) => !/^(null|"-?Infinity"|"NaN")$/.test(type))
+    .map((type) => jsonTypes[type] ?? type)
+    .join(" or ")
 
 /**
  * The path of the listening file of a state directory.

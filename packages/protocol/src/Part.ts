@@ -244,7 +244,12 @@ export const Retry = part("retry", {
  */
 export const TurnContinued = part("turn-continued", { attempt: Schema.Int, keep: Schema.Int })
 
-/** @category bridge @since 0.1.0 */
+/**
+ * Something that people should know of, said by the agent, its driver or the bridge.
+ *
+ * @category bridge
+ * @since 0.1.0
+ */
 export const Notice = part("notice", {
   level: Schema.Literals(["info", "warning"]),
   message: Schema.String
@@ -273,12 +278,13 @@ export const PartFragment = part("part-fragment", {
 })
 
 /**
- * Every part that this version knows.
+ * What an agent does, as its driver says it. The other parts are the bridge's: what hosts are asked in the agent's name,
+ * their answers, and what becomes of the log.
  *
  * @category parts
  * @since 0.1.0
  */
-export const KnownPart = Schema.Union([
+export const AgentPart = Schema.Union([
   TextStart,
   TextDelta,
   TextEnd,
@@ -290,10 +296,6 @@ export const KnownPart = Schema.Union([
   ToolParamsEnd,
   ToolCall,
   ToolResult,
-  ToolApprovalRequest,
-  ToolApprovalResponse,
-  Question,
-  QuestionAnswer,
   FileChange,
   File,
   Source,
@@ -303,9 +305,26 @@ export const KnownPart = Schema.Union([
   Compaction,
   Plan,
   Retry,
-  TurnContinued,
   Notice,
-  Raw,
+  Raw
+])
+
+/** @category parts @since 0.1.0 */
+export type AgentPart = typeof AgentPart.Type
+
+/**
+ * Every part that this version knows.
+ *
+ * @category parts
+ * @since 0.1.0
+ */
+export const KnownPart = Schema.Union([
+  ...AgentPart.members,
+  ToolApprovalRequest,
+  ToolApprovalResponse,
+  Question,
+  QuestionAnswer,
+  TurnContinued,
   PartFragment
 ])
 

@@ -185,7 +185,7 @@ export interface Reconciled {
   /** The number of the last part that counts: later ones are of a step the conversation doesn't hold finished. */
   readonly keep: number
   /** The parts of finished steps that the conversation holds and the log lacks, without `recovered`, in order. */
-  readonly recovered: ReadonlyArray<Bridge.Part>
+  readonly recovered: ReadonlyArray<Bridge.AgentPart>
   /** Whether the conversation holds the turn's prompt: then a nudge is sent, never the prompt again. */
   readonly prompted: boolean
   /** Told to readers where the agent can't say what it finished. */
@@ -213,9 +213,9 @@ export interface Turn {
   /**
    * Takes a part for the log; waits where the disk is slow, never for a reader. The bridge replaces secrets, splits
    * what is long and counts the steps. A `tool-call` with `providerExecuted: false` can be answered by hosts from then
-   * on.
+   * on. What hosts are asked otherwise, their answers, and what becomes of the log are parts that the bridge writes.
    */
-  readonly emit: (part: Bridge.KnownPart) => Effect.Effect<void>
+  readonly emit: (part: Bridge.AgentPart) => Effect.Effect<void>
   /**
    * Waits for a host's answer to a tool call; emits the call first where it wasn't emitted yet. The answer is in the
    * log, as `tool-result`, when this returns: don't emit it again.

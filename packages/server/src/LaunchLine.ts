@@ -9,7 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Runtime from "effect/Runtime"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
+import type * as SchemaIssue from "effect/SchemaIssue"
 import * as Stdio from "effect/Stdio"
 import * as Stream from "effect/Stream"
 
@@ -100,23 +100,14 @@ const readLine: Effect.Effect<Uint8Array, LaunchLineError, Stdio.Stdio> = Effect
 
 const decodeOptions = Schema.decodeUnknownEffect(Schema.toCodecJson(Bridge.LaunchOptions))
 
-const formatIssue = SchemaIssue.makeFormatterStandardSchemaV1()
-
 const decodeLine = Effect.fnUntraced(function*(line: Uint8Array) {
   const value = parse(line)
   if (Result.isFailure(value)) return yield* fail(value.failure)
   return yield* Effect.mapError(decodeOptions(value.success), ({ issue }) => unusable(issue, []))
 })
 
-const unusable = (issue: SchemaIssue.Issue, at: ReadonlyArray<string>) => {
-  const [{ message = "", path = [] } = {}] = formatIssue(issue).issues
-  const field = [...at, ...path.map(String)]
-  const expected = message === "Missing key" ? "is missing" : message.replace(/^(Expected )?/, "expected ")
-  return new LaunchLineError({
-    field: field.length === 0 ? undefined : field.join("."),
-    expected: expected.replaceAll(/\s+/g, " ")
-  })
-}
+const unusable = (issue: SchemaIssue.Issue, at: ReadonlyArray<string>) =>
+  new LaunchLineError(Bridge.launchProblem(issue, at))
 
 // What a parser says of the text may hold a piece of it, so nothing of that is passed on.
 const parse = (line: Uint8Array): Result.Result<unknown, string> =>

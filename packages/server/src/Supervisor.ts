@@ -7,10 +7,11 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
-import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import * as agentProcess from "./internal/agentProcess.ts"
 import * as processTree from "./internal/processTree.ts"
 import { ProcessTable, type RunningProcess } from "./ProcessTable.ts"
@@ -69,7 +70,7 @@ export interface AgentProcess {
  */
 export interface AgentProcesses {
   /** Starts a process in a process group of its own. It's owned by the session, not by the calling fiber's scope. */
-  readonly spawn: (command: AgentCommand) => Effect.Effect<AgentProcess, Bridge.DriverError, ChildProcessSpawner>
+  readonly spawn: (command: AgentCommand) => Effect.Effect<AgentProcess, Bridge.DriverError>
 }
 
 /**
@@ -144,11 +145,15 @@ export const markerName = "GANGWAY_SESSION"
  * did (with several candidates they're left alone until one remains). Elsewhere it's the groups of those it started.
  * No process is signalled whose pid was taken by another since it was seen, nor the bridge itself.
  *
+ * Processes are started by the `ChildProcessSpawner` of the context. A program without one can serve drivers that start
+ * nothing; `spawn` then fails.
+ *
  * @category constructors
  * @since 0.1.0
  */
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<Supervisor, never, Scope.Scope> {
   const table = yield* ProcessTable
+  const spawner = yield* Effect.serviceOption(ChildProcessSpawner)
   const self = yield* table.self
   const adopts = yield* table.adoptOrphans(options.marker.name)
   const tree = processTree.make()
@@ -234,6 +239,13 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 
   const spawn: AgentProcesses["spawn"] = Effect.fnUntraced(
     function*(command) {
+      if (Option.isNone(spawner)) {
+        return yield* new Bridge.DriverError({
+          driver: options.driver,
+          kind: "start",
+          problem: "this bridge program can't start processes: it was given no ChildProcessSpawner"
+        })
+      }
       const scope = yield* Scope.make()
       const { settled, ...started } = yield* agentProcess.start(command, {
         driver: options.driver,
@@ -241,6 +253,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         mark: options.marker.value,
         redact: options.redact
       }).pipe(
+        Effect.provideService(ChildProcessSpawner, spawner.value),
         Scope.provide(scope),
         Effect.onError(() => Scope.close(scope, Exit.void))
       )

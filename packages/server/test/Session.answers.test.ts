@@ -91,12 +91,16 @@ describe("an answer", () => {
         Effect.gen(function*() {
           const call = { id: "c1", name: "weather", params: {} }
           yield* turn.emit({ type: "tool-call", ...call, providerExecuted: false })
-          yield* turn.emit({ type: "tool-approval-request", ...bash, approvalId: "a1" } as never)
-          yield* turn.emit({ type: "question", questionId: "q1", questions: [] })
+          const approval = turn.requestApproval({ ...bash, approvalId: "a1" })
+          const question = turn.ask({ questionId: "q1", questions: [] })
+          // Asked, and not waited for until they're asked again.
+          for (const asking of [Effect.asVoid(approval), Effect.asVoid(question)]) {
+            yield* Fiber.interrupt(yield* Effect.forkChild(asking, { startImmediately: true }))
+          }
           yield* Deferred.await(gate)
           const { result } = yield* turn.callHostTool(call)
-          const { decision } = yield* turn.requestApproval({ ...bash, approvalId: "a1" })
-          const { answer } = yield* turn.ask({ questionId: "q1", questions: [] })
+          const { decision } = yield* approval
+          const { answer } = yield* question
           return { finishReason: `${result} ${decision} ${answer}` }
         })
       const { client } = yield* started(Puppet.make({ early }))

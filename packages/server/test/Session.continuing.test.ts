@@ -72,7 +72,7 @@ describe("an aborted turn", () => {
   test(
     "marks all that is recovered, also what is held back as the beginning of a secret",
     Effect.gen(function*() {
-      const recovered: ReadonlyArray<Bridge.KnownPart> = [
+      const recovered: ReadonlyArray<Bridge.AgentPart> = [
         { type: "text-start", id: "r" },
         { type: "text-delta", id: "r", delta: "a key is sk-" },
         { type: "text-end", id: "r" },

@@ -11,7 +11,7 @@ import * as Schema from "effect/Schema"
 import { fileChange } from "./claudeDiff.ts"
 import type { Block, CompactMetadata, Content, TokenCounts } from "./claudeMessages.ts"
 
-type Part = Bridge.KnownPart
+type Part = Bridge.AgentPart
 
 /** The MCP server that the driver plays, and so the beginning of its tools' names. */
 export const hostServer = "host"

@@ -29,7 +29,7 @@ import type {
 } from "./claudeMessages.ts"
 import type { makePlan } from "./claudePlan.ts"
 
-type Part = Bridge.KnownPart
+type Part = Bridge.AgentPart
 
 const zero = { uncached: 0, cacheRead: 0, cacheWrite: 0, output: 0 }
 

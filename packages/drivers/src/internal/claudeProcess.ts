@@ -10,7 +10,6 @@ import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import { FromClaude, type Prompt } from "./claudeMessages.ts"
 
 export const driver = "claude-code"
@@ -46,7 +45,7 @@ export const start = Effect.fnUntraced(function*(
   processes: AgentProcesses,
   command: AgentCommand,
   handlers: Handlers
-): Effect.fn.Return<Claude, Bridge.DriverError, ChildProcessSpawner | Scope.Scope> {
+): Effect.fn.Return<Claude, Bridge.DriverError, Scope.Scope> {
   const process = yield* processes.spawn(command)
   const waiting = new Map<string, Deferred.Deferred<Schema.Json, Bridge.DriverError>>()
   let requests = 0

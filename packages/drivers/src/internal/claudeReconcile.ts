@@ -144,8 +144,8 @@ const thingsOf = (entry: Entry): Array<string> => {
   }
 }
 
-const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean): Array<Bridge.KnownPart> => {
-  const recovered: Array<Bridge.KnownPart> = []
+const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean): Array<Bridge.AgentPart> => {
+  const recovered: Array<Bridge.AgentPart> = []
   const planOf = makePlan()
   /** The calls without a result so far, by their tools' names. */
   const open = new Map<string, string>()

@@ -21,7 +21,7 @@ import type { joinSurrogates } from "./surrogates.ts"
 export interface Work {
   /** The id of the message that began it; empty until it's made. */
   id: string
-  readonly emit: (part: Bridge.KnownPart) => Effect.Effect<void>
+  readonly emit: (part: Bridge.AgentPart) => Effect.Effect<void>
   /** Who is asked; a compaction asks nobody. */
   readonly turn: Turn | undefined
   readonly parts: ReturnType<typeof makeParts>

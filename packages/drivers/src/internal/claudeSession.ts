@@ -15,7 +15,6 @@ import * as Predicate from "effect/Predicate"
 import * as Schedule from "effect/Schedule"
 import type * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
-import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import { hostServer } from "./claudeBlocks.ts"
 import * as Launch from "./claudeLaunch.ts"
 import type { FromClaude, Result } from "./claudeMessages.ts"
@@ -53,10 +52,10 @@ const efforts: ReadonlySet<string> = new Set(["low", "medium", "high", "xhigh", 
 export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOptions): Effect.fn.Return<
   AgentSession,
   Bridge.DriverError | Bridge.ContextLost,
-  FileSystem.FileSystem | Path.Path | ChildProcessSpawner | Crypto.Crypto | Scope.Scope
+  FileSystem.FileSystem | Path.Path | Crypto.Crypto | Scope.Scope
 > {
   const context = yield* Effect.context<
-    FileSystem.FileSystem | Path.Path | ChildProcessSpawner | Crypto.Crypto
+    FileSystem.FileSystem | Path.Path | Crypto.Crypto
   >()
   const scope = yield* Effect.scope
   const crypto = yield* Crypto.Crypto
@@ -128,7 +127,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   // What the CLI says
   // ---------------------------------------------------------------------------
 
-  const emit = Effect.fnUntraced(function*(work: Work, parts: ReadonlyArray<Bridge.KnownPart>) {
+  const emit = Effect.fnUntraced(function*(work: Work, parts: ReadonlyArray<Bridge.AgentPart>) {
     for (const part of parts) {
       for (const joined of work.join(part)) yield* work.emit(joined)
     }

@@ -42,7 +42,7 @@ const Entry = Schema.Union([
 export type Entry = typeof Entry.Type
 
 // Parts of a step, finished or not. Their lines are many and long, and known by how they begin.
-const Parts = Schema.Struct({ type: Schema.Literal("parts"), ...inStep, parts: Schema.Array(Bridge.KnownPart) })
+const Parts = Schema.Struct({ type: Schema.Literal("parts"), ...inStep, parts: Schema.Array(Bridge.AgentPart) })
 const partsPrefix = `{"type":"parts",`
 
 export const entryLine = (entry: Entry | typeof Opened.Type): string => `${JSON.stringify(entry)}\n`
@@ -136,7 +136,7 @@ export const read = Effect.fnUntraced(function*(path: string) {
 
 /** The parts of a turn's finished steps from `from` on, by step. */
 export const partsFrom = Effect.fnUntraced(function*(path: string, record: TurnRecord, from: number) {
-  const parts = new Map<number, Array<Bridge.KnownPart>>()
+  const parts = new Map<number, Array<Bridge.AgentPart>>()
   let number = 0
   yield* lines(path).pipe(
     Stream.mapError(unreadable(path)),

@@ -36,7 +36,7 @@ export interface Output {
   /** The parts from here on are the step's. */
   readonly begin: (at: At) => Effect.Effect<void>
   /** Takes a part of the step; it's written with the next ones, at the latest at `flush`. */
-  readonly emit: (part: Bridge.KnownPart) => Effect.Effect<void, PlatformError>
+  readonly emit: (part: Bridge.AgentPart) => Effect.Effect<void, PlatformError>
   /** Writes the parts that were taken: journal first, then conversation, then driver. */
   readonly flush: Effect.Effect<void, PlatformError>
   /**
@@ -44,7 +44,7 @@ export interface Output {
    * doesn't know it.
    */
   readonly finish: (
-    part: Bridge.KnownPart,
+    part: Bridge.AgentPart,
     recorded: Effect.Effect<void, PlatformError>
   ) => Effect.Effect<void, PlatformError>
   /** How many parts of the step were taken. */
@@ -104,7 +104,7 @@ export const make = Effect.fnUntraced(function*(options: {
   let at: At = { turn: "", attempt: 0, step: 0 }
   let count = 0
   let length = 0
-  let buffer: Array<Bridge.KnownPart> = []
+  let buffer: Array<Bridge.AgentPart> = []
   let running: { readonly turn: string; readonly attempt: number } | undefined
 
   const journalText = (text: string) =>
@@ -142,7 +142,7 @@ export const make = Effect.fnUntraced(function*(options: {
     )
   })
 
-  const add = (part: Bridge.KnownPart) => {
+  const add = (part: Bridge.AgentPart) => {
     buffer.push(part)
     count++
     length += "delta" in part ? part.delta.length + 64 : 256

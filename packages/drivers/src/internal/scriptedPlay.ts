@@ -79,7 +79,7 @@ export const play = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     }
     const emit = crashes.length === 0
       ? output.emit
-      : (part: Bridge.KnownPart) => Effect.andThen(output.emit(part), Effect.suspend(() => dieAt(output.count())))
+      : (part: Bridge.AgentPart) => Effect.andThen(output.emit(part), Effect.suspend(() => dieAt(output.count())))
 
     yield* output.begin(at)
     yield* dieAt(0)
@@ -101,7 +101,7 @@ export const play = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 const makePerform = (
   options: Options,
   at: At,
-  emitPart: (part: Bridge.KnownPart) => Effect.Effect<void, PlatformError>
+  emitPart: (part: Bridge.AgentPart) => Effect.Effect<void, PlatformError>
 ) => {
   const { attempt, directory, output } = options
   const position = (action: string): Position => ({ seed: options.script.seed ?? 0, ...at, action })

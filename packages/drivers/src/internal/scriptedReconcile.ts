@@ -10,9 +10,9 @@ import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import { ConversationUnreadable, partsFrom, read } from "./scriptedConversation.ts"
 
-type Delta = Extract<Bridge.KnownPart, { readonly delta: string }>
+type Delta = Extract<Bridge.AgentPart, { readonly delta: string }>
 
-const isDelta = (part: Bridge.KnownPart): part is Delta => "delta" in part
+const isDelta = (part: Bridge.AgentPart): part is Delta => "delta" in part
 
 // A running digest of what parts say, so that a long step needs no memory, and how much that is, in units.
 const makeDigest = () => {
@@ -50,7 +50,7 @@ const makeDigest = () => {
   }
 
   return {
-    add: (part: Bridge.KnownPart) => {
+    add: (part: Bridge.AgentPart) => {
       if (!isDelta(part)) {
         block = undefined
         return json(part)
@@ -66,7 +66,7 @@ const makeDigest = () => {
 }
 
 /** The parts after those that say what the digest says; `undefined` where the parts don't begin like that. */
-const after = (parts: ReadonlyArray<Bridge.KnownPart>, digest: ReturnType<typeof makeDigest>) => {
+const after = (parts: ReadonlyArray<Bridge.AgentPart>, digest: ReturnType<typeof makeDigest>) => {
   const beginning = makeDigest()
   for (let i = 0;; i++) {
     if (beginning.value() === digest.value()) return parts.slice(i)
@@ -90,7 +90,7 @@ const after = (parts: ReadonlyArray<Bridge.KnownPart>, digest: ReturnType<typeof
 }
 
 // Whether a part of the log came from the agent, and not from the bridge.
-const isAgents = (part: Bridge.Part): part is Bridge.KnownPart => {
+const isAgents = (part: Bridge.Part): part is Bridge.AgentPart => {
   if (!Bridge.isKnown(part)) return false
   switch (part.type) {
     case "tool-approval-request":
@@ -143,7 +143,7 @@ export const reconcile = Effect.fnUntraced(function*(path: string, previous: Pre
   }
 
   const parts = yield* partsFrom(path, record, common)
-  const recovered: Array<Bridge.KnownPart> = []
+  const recovered: Array<Bridge.AgentPart> = []
   let keep = lastNumber(common)
   let lost = 0
   for (let step = common; record.steps.has(step); step++) {

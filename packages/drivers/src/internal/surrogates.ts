@@ -8,7 +8,7 @@ import type * as Bridge from "@gangway/protocol/Bridge"
  * is held until its block's next delta or end; other lone surrogates become U+FFFD. A delta with nothing left is left
  * out, unless it was empty from the start.
  */
-export const joinSurrogates = (): (part: Bridge.KnownPart) => ReadonlyArray<Bridge.KnownPart> => {
+export const joinSurrogates = (): (part: Bridge.AgentPart) => ReadonlyArray<Bridge.AgentPart> => {
   const held = new Map<string, string>()
   return (part) => {
     switch (part.type) {

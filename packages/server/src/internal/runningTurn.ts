@@ -162,7 +162,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     const { approvalId } = request
     if (rule !== undefined) yield* answers.onAllowAlways(approvalId, options.rules.add(rule))
     if (answers.get("approval", approvalId) === undefined) {
-      yield* emit({
+      yield* write({
         type: "tool-approval-request",
         ...asked,
         ...(rule === undefined ? {} : { rule: rule.title }),
@@ -183,7 +183,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
   const ask: Turn["ask"] = Effect.fnUntraced(function*(question) {
     const { questionId } = question
     if (answers.get("question", questionId) === undefined) {
-      yield* emit({ type: "question", ...question, ...replaced("question", "", question.questions) })
+      yield* write({ type: "question", ...question, ...replaced("question", "", question.questions) })
     }
     const answer = yield* hear("question", questionId, {
       type: "question-answer",

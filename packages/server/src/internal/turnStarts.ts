@@ -195,7 +195,7 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
         yield* log.append(marked)
       }
     })
-    for (const part of reconciled.recovered) yield* append(redaction.apply(part as Bridge.KnownPart))
+    for (const part of reconciled.recovered) yield* append(redaction.apply(part))
     yield* append(redaction.flush())
     if (reconciled.notice !== undefined) {
       yield* log.append({ type: "notice", level: "info", message: redaction.text(reconciled.notice) })
