@@ -315,6 +315,14 @@ describe("start", () => {
     })
   )
 
+  it.live("a program that was given no spawner is told so by the first process that it wants to start", () =>
+    Effect.gen(function*() {
+      const { spawn } = yield* make
+      const error = yield* Effect.flip(spawn("echo", []))
+      assert.strictEqual(error.kind, "start")
+      assert.include(error.problem, "ChildProcessSpawner")
+    }).pipe(Effect.scoped))
+
   test(
     "tells how a process ended",
     Effect.gen(function*() {
