@@ -201,15 +201,27 @@ describe("Launcher", () => {
       assert.isAtMost(sandbox.lines.length, 30)
     }))
 
-  it.live("launches nothing with options that can't be", () =>
+  it.live("launches nothing with options that can't be, and says in one line which and why, without a value", () =>
     Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make()
-      const relative = yield* Effect.flip(connect(sandbox, { stateDirectory: "state" }))
-      assert.strictEqual(relative.reason._tag, "InvalidOptions")
-      assert.include(relative.message, "absolute path")
-      const short = yield* Effect.flip(connect(sandbox, { token: "short-token" }))
-      assert.strictEqual(short.reason._tag, "InvalidOptions")
-      assert.notInclude(short.message, "short-token")
+      const wrong: ReadonlyArray<readonly [options: object, says: string]> = [
+        [{ stateDirectory: "sEcReT" }, "stateDirectory: expected an absolute path"],
+        [{ token: "sEcReT" }, "token: expected 32 to 4096 visible ASCII characters"],
+        [{ agentOptions: undefined }, "agentOptions: expected an object whose 'agent' names the driver"],
+        [{ agentOptions: { agent: "sEcReT" } }, "agentOptions.agent: expected the name of a driver, such as"],
+        [{ port: 8_675_309 }, "port: expected a whole number from 0 to 65535"],
+        [{ idleTimeout: "sEcReT" }, "idleTimeout: expected a number more than 0 and a unit, such as"],
+        [{ idleTimeout: 0 }, "idleTimeout: expected a number more than 0 and a unit, such as"],
+        [{ allowedOrigins: ["sEcReT"] }, "allowedOrigins.0: expected an array of web origins, such as"],
+        [{ sync: "sEcReT" }, "sync: expected true or false"],
+        [{ maxTurnBytes: "sEcReT" }, "maxTurnBytes: expected a whole number of bytes, at least 1048576"]
+      ]
+      for (const [options, says] of wrong) {
+        const { message, reason } = yield* Effect.flip(connect(sandbox, options))
+        assert.strictEqual(reason._tag, "InvalidOptions")
+        assert.include(message, `Bridge b1: it can't be launched with these options: ${says}`)
+        assert.notMatch(message, /sEcReT|8675|\n/)
+      }
       assert.strictEqual(sandbox.lines.length, 0)
     }))
 

@@ -142,7 +142,8 @@ export const launchProblem = (
   issue: SchemaIssue.Issue,
   at: ReadonlyArray<string> = []
 ): { readonly field: string | undefined; readonly expected: string } => {
-  const [{ message = "", path = [] } = {}] = formatIssue(issue).issues
+  const { issues } = formatIssue(issue)
+  const { message, path = [] } = issues.find(({ message }) => inWords(message) !== "") ?? issues[0]!
   const names = [...at, ...path.map(String)]
   const field = names.length === 0 ? undefined : names.join(".").replaceAll(/[\s\x00-\x1f\x7f]+/g, " ")
   if (message === "Missing key") return { field, expected: "is missing" }
@@ -155,7 +156,7 @@ export const launchProblem = (
   return { field, expected: `expected ${own ?? inWords(message)}` }
 }
 
-// Of the types that JSON stands for, what the codec adds for values that JSON lacks says nothing to a reader.
+// Nothing is left of what the codec adds for values that JSON lacks.
 const inWords = (message: string): string =>
   message.replace(/^Expected /, "").replaceAll(/\s+/g, " ")
     .split(" | ")

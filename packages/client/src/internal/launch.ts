@@ -215,38 +215,40 @@ const isStale = (reason: Reason): boolean =>
 
 const isProxy = (reason: Reason): boolean => reason._tag === "Redirected" || reason._tag === "UpgradeRefused"
 
-const encodeLaunchOptions = Schema.encodeEffect(Schema.toCodecJson(Bridge.LaunchOptions))
+const decodeLaunchOptions = Schema.decodeUnknownEffect(Schema.toCodecJson(Bridge.LaunchOptions))
 
-// A message about the options must hold no secret, so they're checked without.
+// A host may name times as Effect does; what isn't one is left for the check to refuse.
+const toTime = (input: Duration.Input): unknown => {
+  const duration = Option.getOrUndefined(Duration.fromInput(input))
+  return duration === undefined ? null : `${Duration.toMillis(duration)} millis`
+}
+
+// What is checked here holds no secret but the token, and a message about it holds no value.
 const launchLine = Effect.fnUntraced(function*(
   options: LaunchOptions,
   sandbox: Sandbox["Service"],
   launch: string,
   token: Redacted.Redacted<string>
 ) {
-  const { agentOptions, allowedOrigins, idleTimeout, maxTurnBytes, sync } = options
-  const invalid = (problem: string) => new Connection.Lost({ reason: { _tag: "InvalidOptions", problem } })
-  if (!/^[\x21-\x7e]{32,4096}$/.test(Redacted.value(token))) {
-    return yield* invalid("the token must be of 32 to 4096 visible ASCII characters")
-  }
-  const encoded = yield* encodeLaunchOptions({
-    token: "-".repeat(32),
-    bridge: options.bridge,
-    stateDirectory: options.stateDirectory,
-    agentOptions: { agent: agentOptions.agent },
-    port: options.port ?? (sandbox.ports === "any" ? 0 : sandbox.ports[0]),
+  const { agentOptions, allowedOrigins, bridge, idleTimeout, maxTurnBytes, port, stateDirectory, sync } = options
+  const line = {
+    token: Redacted.value(token),
+    bridge,
+    stateDirectory,
+    agentOptions: revealed(agentOptions),
+    port: port ?? (sandbox.ports === "any" ? 0 : sandbox.ports[0]),
     hostname: sandbox.hostname,
     launch,
-    ...(idleTimeout === undefined ? {} : { idleTimeout: Duration.fromInputUnsafe(idleTimeout) }),
+    ...(idleTimeout === undefined ? {} : { idleTimeout: toTime(idleTimeout) }),
     ...(allowedOrigins === undefined ? {} : { allowedOrigins }),
     ...(maxTurnBytes === undefined ? {} : { maxTurnBytes }),
     ...(sync === undefined ? {} : { sync })
-  }).pipe(Effect.mapError(({ message }) => invalid(message)))
-  return Redacted.make(JSON.stringify({
-    ...encoded as Schema.JsonObject,
-    token: Redacted.value(token),
-    agentOptions: revealed(agentOptions)
-  }))
+  }
+  yield* Effect.mapError(decodeLaunchOptions(line), ({ issue }) => {
+    const { expected, field } = Bridge.launchProblem(issue)
+    return new Connection.Lost({ reason: { _tag: "InvalidOptions", problem: `${field}: ${expected}` } })
+  })
+  return Redacted.make(JSON.stringify(line))
 })
 
 const revealed = (value: unknown): unknown => {
