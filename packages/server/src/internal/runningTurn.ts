@@ -104,14 +104,19 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
   // Set where the agent may have said all, and must not begin another step if it hasn't.
   let reached: Abort["limit"]
 
-  const write = Effect.fnUntraced(function*(part: Bridge.KnownPart) {
-    if (over) return
-    for (const redacted of redaction.apply(part)) {
-      answers.observe(redacted)
-      usage.add(redacted)
-      yield* log.append(redacted)
-    }
-  })
+  const append = (part: Bridge.KnownPart) => {
+    answers.observe(part)
+    usage.add(part)
+    return log.append(part)
+  }
+
+  // Nearly all parts come through here: with a generator for each, 1.4 instead of 1.0 microseconds a part were measured.
+  const write = (part: Bridge.KnownPart): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      if (over) return Effect.void
+      const parts = redaction.apply(part)
+      return parts.length === 1 ? Effect.asVoid(append(parts[0]!)) : Effect.forEach(parts, append, { discard: true })
+    })
 
   const replaced = (kind: Answers.AskedKind, name: string, params: unknown) => {
     // As the earlier request stands in the log.
@@ -119,7 +124,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     return replaces === undefined ? {} : { replaces }
   }
 
-  const emit: Turn["emit"] = Effect.fnUntraced(function*(part) {
+  const emitCounted = Effect.fnUntraced(function*(part: Bridge.AgentPart) {
     if (part.type === "tool-call" && part.providerExecuted === false) {
       yield* write({ ...part, ...replaced("tool", part.name, part.params) })
     } else {
@@ -133,6 +138,13 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
       yield* abort({ reason: "limit", limit: reached })
     }
   })
+
+  const emit: Turn["emit"] = (part) =>
+    Effect.suspend(() =>
+      reached === undefined && part.type !== "tool-call" && part.type !== "step-finished"
+        ? write(part)
+        : emitCounted(part)
+    )
 
   // The deadline's answer where nobody else's came in time; either way what came first is heard.
   const hear = Effect.fnUntraced(function*(kind: Answers.AskedKind, id: string, late: Answers.Answer) {
