@@ -141,36 +141,41 @@ export const make = Effect.fnUntraced(function*(
   // ---------------------------------------------------------------------------
 
   const abortTurn: Session["abortTurn"] = (payload) =>
-    queue.run(
-      { name: "abort", turn: payload.turn },
-      Effect.gen(function*() {
-        const known = yield* requireFile
-        // Another bridge's turn isn't ended for the sake of one that's over.
-        const over = yield* earlierEnd(known, payload.turn)
-        if (over !== undefined) return { end: over, ended: [], left: [] }
-        const conflict = (attempt: number, end: Bridge.End | undefined) =>
-          payload.attempt === undefined || payload.attempt === attempt
-            ? Effect.void
-            : Effect.fail(
-              new Bridge.TurnConflict({
-                turn: payload.turn,
-                field: "attempt",
-                attempt,
-                state: SessionLookup.stateOf(end)
-              })
-            )
-        yield* conflict(known.latest!.attempt, known.latest!.end)
-        const holding = yield* SessionLookup.orUnavailable(core.need("host"))
-        // It may have been destroyed meanwhile.
-        if (holding.file() === undefined) return yield* new Bridge.SessionNotFound({ session: id })
-        const { attempt, end } = yield* latestStatus(holding)
-        yield* conflict(attempt, end)
-        const running = core.running()
-        if (running === undefined) return { end: end!, ended: [], left: [] }
-        yield* running.abort({ reason: "host", message: payload.reason })
-        return yield* Deferred.await(running.settled)
-      })
-    )
+    Effect.suspend(() => {
+      const isCarriedOut = core.abortRequests.add(payload)
+      return queue.run(
+        { name: "abort", turn: payload.turn },
+        Effect.andThen(Effect.sync(isCarriedOut), abortTurnNow(payload))
+      )
+    })
+
+  const abortTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.AbortTurn>) {
+    const known = yield* requireFile
+    // Another bridge's turn isn't ended for the sake of one that's over.
+    const over = yield* earlierEnd(known, payload.turn)
+    if (over !== undefined) return { end: over, ended: [], left: [] }
+    const conflict = (attempt: number, end: Bridge.End | undefined) =>
+      payload.attempt === undefined || payload.attempt === attempt
+        ? Effect.void
+        : Effect.fail(
+          new Bridge.TurnConflict({
+            turn: payload.turn,
+            field: "attempt",
+            attempt,
+            state: SessionLookup.stateOf(end)
+          })
+        )
+    yield* conflict(known.latest!.attempt, known.latest!.end)
+    const holding = yield* SessionLookup.orUnavailable(core.need("host"))
+    // It may have been destroyed meanwhile.
+    if (holding.file() === undefined) return yield* new Bridge.SessionNotFound({ session: id })
+    const { attempt, end } = yield* latestStatus(holding)
+    yield* conflict(attempt, end)
+    const running = core.running()
+    if (running === undefined) return { end: end!, ended: [], left: [] }
+    yield* running.abort({ reason: "host", message: payload.reason })
+    return yield* Deferred.await(running.settled)
+  })
 
   // ---------------------------------------------------------------------------
   // Compact and ReadState

@@ -125,7 +125,7 @@ describe("an abort", () => {
   )
 
   test(
-    "waits for the start of its turn that's being carried out, and ends it",
+    "waits for the start of its turn that waits for another command, and ends it",
     Effect.gen(function*() {
       const { go, opening, puppet } = yield* slowToOpen
       const { client, start } = yield* started(puppet)
@@ -142,6 +142,68 @@ describe("an abort", () => {
       yield* Fiber.join(restarting)
       assert.strictEqual((yield* Fiber.join(starting)).status, "started")
       assert.deepInclude((yield* Fiber.join(aborting)).end, { type: "aborted", reason: "host" })
+    })
+  )
+
+  test(
+    "doesn't wait for an agent that its turn's start waits for",
+    Effect.gen(function*() {
+      let hangsAt: "opening" | "comparing" | undefined
+      let comparing = 0
+      const puppet = Puppet.make({ hang: Puppet.hangs, hi: Puppet.says("hello") }, {
+        reconcile: () => {
+          comparing++
+          return hangsAt === "comparing" ? Effect.never : Effect.succeed({ keep: 0, recovered: [], prompted: false })
+        }
+      })
+      const { open } = puppet.driver
+      let opening = 0
+      const driver: Puppet.Puppet["driver"] = {
+        ...puppet.driver,
+        open: (options) =>
+          Effect.suspend(() => {
+            opening++
+            return hangsAt === "opening" ? Effect.never : open(options)
+          })
+      }
+      const { client, start } = yield* started({ ...puppet, driver })
+      const abortedSoon = Effect.fnUntraced(function*(abort: Parameters<typeof client.AbortTurn>[0]) {
+        const [duration, { end }] = yield* Effect.timed(client.AbortTurn(abort))
+        assert.isBelow(Duration.toMillis(duration), 5_000)
+        assert.deepInclude(end, { type: "aborted", reason: "host", message: "enough" })
+        assert.deepStrictEqual(yield* endOf(client, turn(2)), end)
+      })
+
+      // The conversation is opened anew by the next turn, since one runs.
+      yield* client.StartTurn(act(1, "hang"))
+      yield* client.StartSession({ ...start, settings: "user" })
+      hangsAt = "opening"
+      const starting = yield* Effect.forkChild(client.StartTurn(act(2, "hi")))
+      yield* until("the opening", () => opening === 2)
+      yield* abortedSoon({ ...aborts(2), reason: "enough" })
+      assert.deepStrictEqual(yield* Fiber.join(starting), { attempt: 1, from: 1, status: "started" })
+      // Nothing revives it but the next attempt.
+      assert.strictEqual((yield* client.StartTurn({ ...act(2, "hi"), attempt: 1 })).status, "ended")
+
+      // The same for an attempt that continues it, whatever it waits for.
+      for (const [attempt, waits] of [[2, "opening"], [3, "comparing"]] as const) {
+        hangsAt = waits
+        const continuing = yield* Effect.forkChild(client.StartTurn({ ...act(2, "hi"), attempt }))
+        yield* until(waits, () => waits === "opening" ? opening === 3 : comparing === 1)
+        const other = yield* Effect.forkChild(Effect.flip(client.AbortTurn({ ...aborts(2), attempt: attempt - 1 })))
+        yield* abortedSoon({ ...aborts(2), attempt, reason: "enough" })
+        assert.deepInclude(yield* Fiber.join(continuing), { attempt, status: "continued" })
+        assert.deepInclude(yield* Fiber.join(other), { _tag: "TurnConflict", attempt })
+      }
+      hangsAt = undefined
+      assert.strictEqual((yield* client.StartTurn({ ...act(2, "hi"), attempt: 4 })).status, "continued")
+      const { end, parts } = yield* read(client, turn(2))
+      assert.strictEqual(end.end.type, "finished")
+      assert.deepStrictEqual(puppet.heard, ["hang", "hi"])
+      assert.deepStrictEqual(parts.slice(0, 2).map(({ part }) => part), [
+        { type: "turn-continued", attempt: 2, keep: 0 },
+        { type: "turn-continued", attempt: 3, keep: 1 }
+      ])
     })
   )
 })

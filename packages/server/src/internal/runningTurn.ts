@@ -55,6 +55,8 @@ export interface Options {
   readonly responseFormat: Bridge.ResponseFormat | undefined
   readonly raw: boolean
   readonly timeout: number | undefined
+  /** Set where the attempt is over before it had an agent: it ends at once. */
+  readonly aborted?: Abort | undefined
   readonly session: Pick<Bridge.SessionOptions, "permissions" | "approvalTimeout" | "limits" | "background">
   /** Standing rules, which `allow-always` adds to. */
   readonly rules: {
@@ -98,6 +100,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
   const aborted = Deferred.makeUnsafe<Abort>()
   const ended = Deferred.makeUnsafe<Outcome>()
   const abort = (reason: Abort) => Effect.asVoid(Deferred.succeed(aborted, reason))
+  if (options.aborted !== undefined) yield* abort(options.aborted)
 
   // A driver that was left behind may go on, and the log may have another attempt by then.
   let over = false

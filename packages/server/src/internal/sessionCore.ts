@@ -17,6 +17,7 @@ import type { AgentSession } from "../Driver.ts"
 import * as Redaction from "../Redaction.ts"
 import * as SessionLock from "../SessionLock.ts"
 import type { Ended } from "../Supervisor.ts"
+import * as AbortRequests from "./abortRequests.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import * as CommandQueue from "./commandQueue.ts"
 import * as DriverCalls from "./driverCalls.ts"
@@ -47,6 +48,7 @@ interface OpenAgent {
 export interface SessionCore {
   readonly id: Bridge.SessionId
   readonly queue: CommandQueue.CommandQueue
+  readonly abortRequests: AbortRequests.AbortRequests
   readonly holding: () => Holding.Holding | undefined
   readonly running: () => Running | undefined
   readonly compaction: () => Compaction | undefined
@@ -365,6 +367,7 @@ export const make = Effect.fnUntraced(function*(
   return {
     id,
     queue,
+    abortRequests: AbortRequests.make(),
     holding: () => holding,
     running: () => running,
     compaction: () => compaction,

@@ -5,13 +5,14 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
-import type { Reconciled } from "../Driver.ts"
+import type { AgentSession, Reconciled } from "../Driver.ts"
 import type { Session } from "../Session.ts"
 import type { TurnLog } from "../TurnLog.ts"
 import * as TurnUsage from "../TurnUsage.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import { digestJson } from "./digest.ts"
 import type { Holding, OpenLog } from "./holding.ts"
+import type { Abort } from "./runningTurn.ts"
 import type { SessionCore } from "./sessionCore.ts"
 import * as SessionFile from "./sessionFile.ts"
 import { type SessionLookup, stateOf } from "./sessionLookup.ts"
@@ -55,6 +56,17 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
     timeout: payload.timeout
   })
 
+  // The agent is waited for no longer than nobody aborts the attempt. One that's aborted begins and ends without it, so
+  // that no repeat of its start begins it later.
+  const unlessAborted = <A, E>(turn: Bridge.TurnId, attempt: number, ready: Effect.Effect<A, E>) =>
+    Effect.raceFirst(
+      Effect.map(ready, (ready) => ({ ready, aborted: undefined })),
+      Effect.map(core.abortRequests.await(turn, attempt), ({ reason }) => {
+        const aborted: Abort = { reason: "host", message: reason }
+        return { ready: undefined, aborted }
+      })
+    )
+
   const newTurn = Effect.fnUntraced(function*(
     payload: Rpc.Payload<typeof Bridge.StartTurn>,
     holding: Holding,
@@ -68,7 +80,7 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
       return yield* new Bridge.SessionFull({ session: id, turns: SessionFile.maxTurns })
     }
     yield* core.endRunning({ reason: "replaced" })
-    const agent = yield* core.openAgent(holding)
+    const { aborted, ready } = yield* unlessAborted(payload.turn, 1, core.openAgent(holding))
     const ended = holding.file()!.latest === undefined ? undefined : (yield* latestStatus(holding)).end
     const prompt = yield* digestJson(payload.prompt)
     const responseFormat = yield* digestFormat(payload.responseFormat)
@@ -88,7 +100,8 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
       yield* core.run(holding, {
         ...turnOptions(payload, holding),
         attempt: 1,
-        agent,
+        agent: ready ?? noAgent,
+        aborted,
         log: opened.log,
         answers: answersOf(opened),
         usage: TurnUsage.make(),
@@ -136,17 +149,25 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
     const { log } = opened
     // An agent of the attempt before would write the same conversation.
     yield* holding.supervisor.endAll
-    const agent = yield* core.openAgent(holding)
-    if (agent.reconcile === undefined) return yield* unsupported("continuation")
-    const reconciled = yield* agent.reconcile({
-      turn: payload.turn,
-      attempt,
-      parts: Stream.mapError(
-        log.parts,
-        (error) => new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem: error.message })
-      )
+    const reconcile = Effect.gen(function*() {
+      const agent = yield* core.openAgent(holding)
+      if (agent.reconcile === undefined) return yield* unsupported("continuation")
+      const reconciled = yield* agent.reconcile({
+        turn: payload.turn,
+        attempt,
+        parts: Stream.mapError(
+          log.parts,
+          (error) => new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem: error.message })
+        )
+      })
+      return { agent, reconciled }
     })
-    if (!reconciled.prompted && payload.prompt === undefined) return yield* conflict("prompt")
+    const { aborted, ready } = yield* unlessAborted(payload.turn, attempt, reconcile)
+    if (ready !== undefined && !ready.reconciled.prompted && payload.prompt === undefined) {
+      return yield* conflict("prompt")
+    }
+    // What wasn't compared counts until it is, by the next attempt.
+    const keep = ready === undefined ? (yield* log.status).next - 1 : ready.reconciled.keep
     const answers = answersOf(opened)
     const usage = TurnUsage.make()
     yield* Stream.runForEachArray(scan(log), (parts) =>
@@ -161,19 +182,20 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
         const { end: _, ...again } = latest!
         return { ...current, latest: { ...again, attempt } }
       })
-      const from = yield* log.beginAttempt({ attempt, keep: reconciled.keep })
-      const continued = { type: "turn-continued", attempt, keep: reconciled.keep } as const
+      const from = yield* log.beginAttempt({ attempt, keep })
+      const continued = { type: "turn-continued", attempt, keep } as const
       usage.add(continued)
       answers.observe(continued)
-      yield* logRecovered(log, reconciled, usage)
+      if (ready !== undefined) yield* logRecovered(log, ready.reconciled, usage)
       yield* core.run(holding, {
         ...turnOptions(payload, holding),
         attempt,
-        agent,
+        agent: ready?.agent ?? noAgent,
+        aborted,
         log,
         answers,
         usage,
-        continued: reconciled
+        continued: ready?.reconciled
       })
       return from
     })
@@ -204,6 +226,9 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
 
   return startTurn
 }
+
+// That of an attempt which is over before it has one.
+const noAgent: AgentSession = { run: () => Effect.succeed({ finishReason: "aborted" }), interrupt: Effect.void }
 
 const digestFormat = (format: Bridge.ResponseFormat | undefined): Effect.Effect<string | undefined> =>
   format === undefined ? Effect.undefined : digestJson(format)

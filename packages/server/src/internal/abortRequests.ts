@@ -1,0 +1,47 @@
+/**
+ * The aborts that wait for their place in a session's queue: the start of their own turn, which they wait for, doesn't
+ * wait for its agent any longer then.
+ */
+import type { TurnId } from "@gangway/protocol/Bridge"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+
+export interface AbortRequest {
+  readonly turn: TurnId
+  /** Absent, whichever there is. */
+  readonly attempt?: number | undefined
+  readonly reason?: string | undefined
+}
+
+export interface AbortRequests {
+  /** An abort waits, until what's given back is called. */
+  readonly add: (request: AbortRequest) => () => void
+  /** Waits for one of this attempt. One command at a time may wait. */
+  readonly await: (turn: TurnId, attempt: number) => Effect.Effect<AbortRequest>
+}
+
+/** As many wait as the session's queue is long. */
+export const make = (): AbortRequests => {
+  const waiting = new Set<AbortRequest>()
+  const changed = Latch.makeUnsafe(false)
+
+  const awaitOne: AbortRequests["await"] = (turn, attempt) =>
+    Effect.suspend(() => {
+      for (const request of waiting) {
+        if (request.turn === turn && (request.attempt ?? attempt) === attempt) return Effect.succeed(request)
+      }
+      changed.closeUnsafe()
+      return Effect.andThen(changed.await, awaitOne(turn, attempt))
+    })
+
+  return {
+    add: (request) => {
+      waiting.add(request)
+      changed.openUnsafe()
+      return () => {
+        waiting.delete(request)
+      }
+    },
+    await: awaitOne
+  }
+}
