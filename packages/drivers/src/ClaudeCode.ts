@@ -8,8 +8,7 @@
  *
  * The agent's process lives on between turns, and is started again, with the conversation it kept, where it's gone.
  * A turn lasts until all that its prompt led to is done, sub-agents in the background included. Between turns the agent
- * does nothing: what a background command tells it then waits in the conversation for the next prompt. Where the
- * sandbox has `setpriv`, the agent ends at once when its bridge is killed; elsewhere the next bridge ends it.
+ * does nothing: what a background command tells it then waits in the conversation for the next prompt.
  *
  * @since 0.1.0
  */
@@ -22,7 +21,6 @@ import type * as FileSystem from "effect/FileSystem"
 import * as Path from "effect/Path"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
 import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
-import * as Launch from "./internal/claudeLaunch.ts"
 import { Options } from "./internal/claudeOptions.ts"
 import { driver as name, failed } from "./internal/claudeProcess.ts"
 import * as Session from "./internal/claudeSession.ts"
@@ -65,11 +63,9 @@ export const ClaudeCode: DriverDefinition<
   make: Effect.fnUntraced(function*(options) {
     const path = yield* Path.Path
     const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | Crypto.Crypto>()
-    const claude = options.command ?? "claude"
-    const version = yield* versionOf(claude)
+    const program = options.command ?? "claude"
+    const version = yield* versionOf(program)
     yield* checkVersion(version)
-    const [first = claude, ...rest] = [...yield* Launch.guard, claude]
-    const program = [first, ...rest] as const
     const variable = (name: string) => Effect.option(Config.String(name))
     const inherited = {
       configDirectory: yield* variable("CLAUDE_CONFIG_DIR"),

@@ -12,6 +12,7 @@ import type * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import * as agentLauncher from "./internal/agentLauncher.ts"
 import * as agentProcess from "./internal/agentProcess.ts"
 import * as processTree from "./internal/processTree.ts"
 import { ProcessTable, type RunningProcess } from "./ProcessTable.ts"
@@ -145,6 +146,8 @@ export const markerName = "GANGWAY_SESSION"
  * did (with several candidates they're left alone until one remains). Elsewhere it's the groups of those it started.
  * No process is signalled whose pid was taken by another since it was seen, nor the bridge itself.
  *
+ * Where the system has `setpriv`, of util-linux, those that it started get SIGTERM when the bridge is killed.
+ *
  * Processes are started by the `ChildProcessSpawner` of the context. A program without one can serve drivers that start
  * nothing; `spawn` then fails.
  *
@@ -253,7 +256,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         mark: options.marker.value,
         redact: options.redact
       }).pipe(
-        Effect.provideService(ChildProcessSpawner, spawner.value),
+        Effect.provideService(ChildProcessSpawner, yield* agentLauncher.make(spawner.value)),
         Scope.provide(scope),
         Effect.onError(() => Scope.close(scope, Exit.void))
       )

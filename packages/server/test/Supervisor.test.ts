@@ -281,6 +281,29 @@ describe("input", () => {
 
 describe("start", () => {
   test(
+    "a process is listed by its own command, whatever starts it",
+    Effect.gen(function*() {
+      const { endAll, spawn } = yield* make
+      for (let n = 0; n < 20; n++) {
+        yield* spawn("sleep", [`${1000 + n}`])
+        assert.deepStrictEqual((yield* endAll).ended.map(({ command }) => command), [`sleep ${1000 + n}`])
+      }
+    })
+  )
+
+  test(
+    "what ends at once is told from what can't be started",
+    Effect.gen(function*() {
+      const { bash } = yield* make
+      for (const code of [0, 1, 126, 127]) {
+        const process = yield* bash(`echo "setpriv" >&2; echo "setpriv: nothing of it" >&2; exit ${code}`)
+        assert.deepStrictEqual(yield* process.exit, { code, signal: undefined })
+        yield* eventually("its words", Effect.map(process.stderr, (text) => text.endsWith("nothing of it\n")))
+      }
+    })
+  )
+
+  test(
     "a command that isn't there is not installed; other failures say what failed, without arguments",
     Effect.gen(
       function*() {
@@ -503,7 +526,7 @@ describe("end", { concurrent: true }, () => {
   )
 
   test(
-    "what a killed bridge left is found by the marker",
+    "an agent is asked to end when its bridge is killed, and what's left is found by the marker",
     Effect.gen(function*() {
       const mark = marker()
       yield* Effect.addFinalizer(() => Effect.sync(() => killAll(marked(mark.name, mark.value))))
@@ -511,21 +534,27 @@ describe("end", { concurrent: true }, () => {
         env: { ...process.env, MARK: mark.value },
         stdio: ["ignore", "pipe", "inherit"]
       })
-      let ready = false
-      bridge.stdout.once("data", () => {
-        ready = true
+      let agent = 0
+      bridge.stdout.once("data", (text: Buffer) => {
+        agent = Number(text)
       })
-      yield* eventually("a daemon", Effect.sync(() => ready))
-      const running = yield* eventually(
+      yield* eventually("a daemon", Effect.sync(() => agent > 0))
+      yield* eventually(
         "an agent with a child and a daemon",
-        Effect.sync(() => {
-          const found = marked(mark.name, mark.value)
-          return found.length === 3 && found
-        })
+        Effect.sync(() => marked(mark.name, mark.value).length === 3)
       )
       bridge.kill("SIGKILL")
       yield* eventually("the bridge's end", Effect.sync(() => bridge.signalCode === "SIGKILL"))
-      assert.deepStrictEqual(marked(mark.name, mark.value), running)
+      const running = yield* eventually(
+        "the agent's end",
+        Effect.sync(() => {
+          const found = marked(mark.name, mark.value)
+          return !found.includes(agent) && found
+        }),
+        1
+      )
+      // Its child and its daemon ignore SIGTERM, and nobody told them anyway.
+      assert.strictEqual(running.length, 2)
 
       const supervisor = yield* Supervisor.make({ driver: "test", marker: mark, redact })
       assert.sameMembers((yield* supervisor.background).map(({ pid }) => pid), [...running])

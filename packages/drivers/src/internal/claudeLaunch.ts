@@ -3,12 +3,8 @@
  */
 import type { SessionOptions } from "@gangway/server/Driver"
 import type { AgentCommand } from "@gangway/server/Supervisor"
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Redacted from "effect/Redacted"
 import type * as Schema from "effect/Schema"
-import * as ChildProcess from "effect/unstable/process/ChildProcess"
-import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import { hostServer } from "./claudeBlocks.ts"
 import type { Options } from "./claudeOptions.ts"
 
@@ -28,36 +24,15 @@ const settingSources: Readonly<Record<SessionOptions["settings"], string>> = {
   user: "user,project,local"
 }
 
-/**
- * Runs a program that gets SIGTERM when its parent dies, however that happens.
- *
- * Without it a CLI whose bridge was killed works on: nobody answers whether it may use a tool, so its calls fail one
- * after the other, at the model's price, and fill the conversation until the next bridge ends it.
- */
-const dieWithParent = ["setpriv", "--pdeathsig", "TERM", "--"] as const
-
-/** What is put before the program: nothing where the system can't do that. */
-export const guard = Effect.map(
-  Effect.exit(
-    Effect.flatMap(
-      ChildProcessSpawner,
-      (spawner) =>
-        spawner.exitCode(ChildProcess.make("setpriv", [...dieWithParent.slice(1), "true"], { stderr: "ignore" }))
-    )
-  ),
-  (exit): ReadonlyArray<string> => Exit.isSuccess(exit) && exit.value === 0 ? dieWithParent : []
-)
-
 /** The command. No argument holds a secret or a text of the host's. */
 export const command = (
-  [program, ...before]: readonly [string, ...Array<string>],
+  program: string,
   options: Options,
   session: SessionOptions,
   start: Start
 ): AgentCommand => ({
   command: program,
   args: [
-    ...before,
     "-p",
     "--input-format=stream-json",
     "--output-format=stream-json",

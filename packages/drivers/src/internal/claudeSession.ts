@@ -31,8 +31,7 @@ import * as Transcript from "./claudeTranscript.ts"
 import { joinSurrogates } from "./surrogates.ts"
 
 export interface Agent {
-  /** The program and the arguments before its own. */
-  readonly program: readonly [string, ...Array<string>]
+  readonly program: string
   readonly options: Options
   readonly home: ReturnType<typeof Transcript.homeOf>
 }
