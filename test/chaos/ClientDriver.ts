@@ -21,6 +21,8 @@ export const connect = Effect.fnUntraced(function*(world: W.World, options: { re
     bridge: W.bridge,
     stateDirectory: world.state,
     agentOptions: { agent: "scripted", home: world.home },
+    // Bridges die here as often as a story says.
+    maxRelaunches: 1000,
     ...(world.port === undefined ? {} : { port: world.port }),
     ...(options.idleTimeout === undefined ? {} : { idleTimeout: options.idleTimeout as "1 minute" })
   })

@@ -13,6 +13,7 @@ import type * as Scope from "effect/Scope"
 import type { BridgeUnavailable } from "./BridgeUnavailable.ts"
 import * as Client from "./internal/client.ts"
 import type { Session, SessionOptions } from "./Session.ts"
+import type { Status } from "./Status.ts"
 import type { StartSessionError } from "./Turn.ts"
 
 /**
@@ -49,6 +50,11 @@ export interface ConnectOptions {
   readonly pings?: boolean | undefined
   /** What the host says of itself. */
   readonly host?: { readonly name: string; readonly version: string } | undefined
+  /**
+   * Told of each `Status`, in order, from the first attempt to connect on. What it does is waited for, so that nothing
+   * queues up and a slow one slows connecting down: one that takes long hands it on, such as to a `SubscriptionRef`.
+   */
+  readonly onStatus?: ((status: Status) => Effect.Effect<void>) | undefined
 }
 
 /**

@@ -25,7 +25,9 @@ import * as Schema from "effect/Schema"
  * - `ProtocolMismatch`: the bridge speaks another version of the protocol; final.
  * - `Retired`: each bridge that was found said that it's replaced or closing.
  * - `NoWebSocket`: this platform has no global `WebSocket`; see `WebSocketConstructor`. Final.
- * - `LaunchFailed`: a bridge was launched and ended, or didn't answer; with the end of its log.
+ * - `LaunchFailed`: a bridge was launched and ended, or didn't answer, and so did those launched after it, `launches` in
+ *   a row; with the exit code and the log's end of the last one, and how it was noticed where that one had answered.
+ * - `StateDirectoryUnusable`: the state directory can't be read or made in the sandbox.
  * - `SandboxFailed`: the sandbox doesn't do what is asked of it.
  * - `NoToken`: the token can't be had or stored. Final.
  * - `InvalidOptions`: no bridge can be launched with these options. Final.
@@ -49,7 +51,13 @@ export const Reason = Schema.TaggedUnion({
   ProtocolMismatch: { error: ProtocolMismatch },
   Retired: { error: Schema.Union([Replaced, Closing]) },
   NoWebSocket: {},
-  LaunchFailed: { exitCode: Schema.optional(Schema.Int), log: Schema.String },
+  LaunchFailed: {
+    launches: Schema.Int,
+    exitCode: Schema.optional(Schema.Int),
+    log: Schema.String,
+    problem: Schema.optional(Schema.String)
+  },
+  StateDirectoryUnusable: { path: Schema.String, error: SandboxError },
   SandboxFailed: { error: SandboxError },
   NoToken: { problem: Schema.String },
   InvalidOptions: { problem: Schema.String }
@@ -58,7 +66,13 @@ export const Reason = Schema.TaggedUnion({
 /** @category models @since 0.1.0 */
 export type Reason = typeof Reason.Type
 
-const describe = Reason.match({
+/**
+ * A reason in one line, without a full stop.
+ *
+ * @category formatting
+ * @since 0.1.0
+ */
+export const describeReason: (reason: Reason) => string = Reason.match({
   Refused: () => "nobody listens there",
   Unreachable: ({ problem }) => problem,
   TimedOut: () => "it doesn't answer Hello within 10 s",
@@ -74,14 +88,24 @@ const describe = Reason.match({
   ProtocolMismatch: ({ error }) => error.message,
   Retired: ({ error }) => error.message,
   NoWebSocket: () => "this platform has no global WebSocket: provide a WebSocketConstructor",
-  LaunchFailed: ({ exitCode, log }) =>
-    `${exitCode === undefined ? "it was launched and doesn't answer" : `it was launched and exited with ${exitCode}`}${
-      log === "" ? "" : `; its log ends with:\n${log}`
-    }`,
+  LaunchFailed: ({ exitCode, launches, log, problem }) =>
+    [
+      launches === 1 ? "it was launched" : `it was launched ${launches} times`,
+      exitCode === undefined
+        ? launches === 1 ? " and doesn't answer" : " and died soon each time"
+        : `${launches === 1 ? " and" : ", and at last"} exited with ${exitCode}`,
+      problem === undefined ? "" : `, ${problem}`,
+      log === "" ? "" : `; its log ends with: ${lastLine(log)}`
+    ].join(""),
+  StateDirectoryUnusable: ({ error, path }) =>
+    `the state directory ${path} can't be used (${error.message}): let the bridge's user write there, or name another one`,
   SandboxFailed: ({ error }) => error.message,
   NoToken: ({ problem }) => `its token can't be had: ${problem}`,
   InvalidOptions: ({ problem }) => `it can't be launched with these options: ${problem}`
 })
+
+// The last one says why the bridge ended.
+const lastLine = (log: string): string => log.trimEnd().split("\n").at(-1)!.trim().replace(/\.$/, "")
 
 /**
  * A bridge couldn't be reached, launched or used, for as long as was tried.
@@ -94,6 +118,6 @@ export class BridgeUnavailable extends Schema.TaggedError<BridgeUnavailable>()("
   reason: Reason
 }) {
   override get message() {
-    return `Bridge ${this.bridge}: ${describe(this.reason)}.`
+    return `Bridge ${this.bridge}: ${describeReason(this.reason)}.`
   }
 }

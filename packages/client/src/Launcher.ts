@@ -51,6 +51,13 @@ export interface LaunchOptions extends ConnectOptions {
   readonly sync?: boolean | undefined
   /** The largest turn file in bytes; 1 GiB. */
   readonly maxTurnBytes?: number | undefined
+  /**
+   * How often in a row a bridge is launched again that died before it answered or within 10 s of that; 5. The first
+   * time at once, then after 0.5 s, 1 s, 2 s and 4 s, and every 4 s from then on; then `LaunchFailed`. One that ends
+   * with an error before it answered isn't launched again: it would end so again. A bridge that was idle or replaced
+   * has not died.
+   */
+  readonly maxRelaunches?: number | undefined
 }
 
 /**

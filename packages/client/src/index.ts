@@ -26,6 +26,11 @@ export * as Session from "./Session.ts"
 /**
  * @since 0.1.0
  */
+export * as Status from "./Status.ts"
+
+/**
+ * @since 0.1.0
+ */
 export * as TokenStore from "./TokenStore.ts"
 
 /**

@@ -1,7 +1,9 @@
+import * as BunServices from "@effect/platform-bun/BunServices"
 import { NodeCrypto } from "@effect/platform-node-shared"
 import { assert, describe, it } from "@effect/vitest"
-import { type BridgeUnavailable, Launcher, TokenStore, type Turn } from "@gangway/client"
+import { type BridgeUnavailable, Launcher, Status, TokenStore, type Turn } from "@gangway/client"
 import { Bridge } from "@gangway/protocol"
+import { LocalSandbox } from "@gangway/sandbox"
 import { Effect, Fiber, Redacted, Schema, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import { eventually, eventuallyReal, realTime, session, token, turn } from "./fixtures/connected.ts"
@@ -27,6 +29,11 @@ const connect = Effect.fnUntraced(function*(
     reconnectFor: "2 seconds",
     ...rest
   })
+})
+
+// Lets time pass until a fiber has ended: each step is followed by real time, in which sockets bring what they have.
+const pass = Effect.fnUntraced(function*(fiber: Fiber.Fiber<unknown, unknown>) {
+  while (fiber.pollUnsafe() === undefined) yield* Effect.andThen(TestClock.adjust("100 millis"), realTime)
 })
 
 // A bridge that runs before any launcher comes.
@@ -172,33 +179,137 @@ describe("Launcher", () => {
       assert.strictEqual(exitCode, 2)
       assert.isAtMost(log.length, 2100)
       assert.isTrue(log.endsWith("\nagentOptions.model: a string ([redacted:TOKEN])"))
-      assert.include(error.message, "exited with 2; its log ends with:\n")
+      assert.strictEqual(
+        error.message,
+        "Bridge b1: it was launched and exited with 2; its log ends with: agentOptions.model: a string ([redacted:TOKEN])."
+      )
     }))
 
   it.live("launches again where a bridge is killed while it starts, before or after it wrote its file", () =>
     Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make({
         onLaunch: ({ launch }, sandbox) => {
-          if (sandbox.lines.length > 4) return undefined
+          if (sandbox.lines.length > 2) return undefined
           // Nobody listens there any more.
-          if (sandbox.lines.length % 2 === 0) sandbox.list({ port: 1, launch })
+          if (sandbox.lines.length === 2) sandbox.list({ port: 1, launch })
           return { exitCode: 137 }
         }
       })
       const client = yield* connect(sandbox)
-      assert.strictEqual(sandbox.lines.length, 5)
-      assert.strictEqual((yield* client.hello).launch, sandbox.lines[4]!.launch)
+      assert.strictEqual(sandbox.lines.length, 3)
+      assert.strictEqual((yield* client.hello).launch, sandbox.lines[2]!.launch)
     }))
 
-  it.effect("gives up where bridges are killed while they start, one like the other", () =>
+  it.effect("gives up in 8 s, after five more launches, where bridges are killed while they start, and tells of each", () =>
     Effect.gen(function*() {
-      const sandbox = yield* TestSandbox.make({ onLaunch: () => ({ exitCode: 143, log: "Terminated" }) })
-      const connecting = yield* Effect.forkScoped(Effect.flip(connect(sandbox)))
-      yield* TestClock.adjust("10 minutes")
+      const sandbox = yield* TestSandbox.make({ onLaunch: () => ({ exitCode: 143, log: "One.\nTerminated." }) })
+      const statuses: Array<Status.Status> = []
+      const onStatus = (status: Status.Status) => Effect.sync(() => void statuses.push(status))
+      const connecting = yield* Effect.forkScoped(Effect.flip(connect(sandbox, { onStatus })))
+      yield* TestClock.adjust("7 seconds")
+      assert.isUndefined(connecting.pollUnsafe())
+      yield* TestClock.adjust("1 second")
       const error = yield* Fiber.join(connecting)
-      assert.deepStrictEqual(error.reason, { _tag: "LaunchFailed", exitCode: 143, log: "Terminated" })
-      assert.isAtLeast(sandbox.lines.length, 10)
-      assert.isAtMost(sandbox.lines.length, 30)
+      assert.deepStrictEqual(error.reason, {
+        _tag: "LaunchFailed",
+        launches: 6,
+        exitCode: 143,
+        log: "One.\nTerminated."
+      })
+      assert.strictEqual(
+        error.message,
+        "Bridge b1: it was launched 6 times, and at last exited with 143; its log ends with: Terminated."
+      )
+      assert.strictEqual(sandbox.lines.length, 6)
+      const told = statuses.filter(({ _tag }) => _tag === "Relaunching").map(Status.toMessage)
+      assert.deepStrictEqual(
+        told,
+        ["at once", "in 0.5 s", "in 1.0 s", "in 2.0 s", "in 4.0 s"].map((when, i) =>
+          `the bridge ended with exit code 143 soon after its launch; launched again ${when} (${i + 1} of 5)`
+        )
+      )
+      assert.deepStrictEqual(statuses.at(-1), { _tag: "Unavailable", reason: error.reason })
+    }))
+
+  it.effect("gives up where bridges answer and die, each soon, with how the last one ended", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({
+        bridge: {
+          onRequest: (tag, _, bridge) => {
+            if (tag !== "StartSession") return undefined
+            bridge.kill()
+            return "silence"
+          }
+        }
+      })
+      sandbox.files.set("/state/bridge.log", new TextEncoder().encode("Killed\n"))
+      const client = yield* connect(sandbox, { maxRelaunches: 2 })
+      const starting = yield* Effect.forkScoped(Effect.flip(client.startSession({ session, directory: "/work" })))
+      yield* pass(starting)
+      const error = yield* Fiber.join(starting)
+      assert.strictEqual(error._tag, "BridgeUnavailable")
+      assert.deepStrictEqual((error as BridgeUnavailable.BridgeUnavailable).reason, {
+        _tag: "LaunchFailed",
+        launches: 3,
+        exitCode: 137,
+        log: "Killed",
+        problem: "nobody listens there"
+      })
+      assert.strictEqual(sandbox.lines.length, 3)
+      // Who asks again begins anew.
+      yield* pass(yield* Effect.forkScoped(Effect.flip(client.startSession({ session, directory: "/work" }))))
+      assert.strictEqual(sandbox.lines.length, 6)
+    }))
+
+  it.effect("launches as often as it takes where bridges live for 10 s, retire, or end in order", () =>
+    Effect.gen(function*() {
+      let retires = false
+      const sandbox = yield* TestSandbox.make({
+        bridge: {
+          onRequest: (tag) => retires && tag === "StartSession" ? { fail: { _tag: "Closing" } } : undefined
+        }
+      })
+      const client = yield* connect(sandbox, { maxRelaunches: 1 })
+      const again = Effect.gen(function*() {
+        const hello = yield* Effect.forkScoped(client.hello)
+        yield* pass(hello)
+        assert.strictEqual((yield* Fiber.join(hello)).launch, sandbox.lines.at(-1)!.launch)
+      })
+      for (let i = 0; i < 4; i++) {
+        yield* TestClock.adjust("10 seconds")
+        sandbox.bridge.kill()
+        yield* again
+      }
+      for (let i = 0; i < 4; i++) {
+        sandbox.bridge.kill(0)
+        yield* again
+      }
+      assert.strictEqual(sandbox.lines.length, 9)
+      retires = true
+      const starting = yield* Effect.forkScoped(client.startSession({ session, directory: "/work" }))
+      while (sandbox.lines.length < 13) yield* Effect.andThen(TestClock.adjust("250 millis"), realTime)
+      retires = false
+      yield* pass(starting)
+      yield* Fiber.join(starting)
+    }))
+
+  it.live("names the state directory that can't be used, and says what to do", () =>
+    Effect.gen(function*() {
+      const error = yield* Effect.flip(
+        Effect.flatMap(
+          Launcher.make({ command: ["gangway-bridge"] }),
+          ({ connect }) =>
+            connect({ bridge: bridgeId, stateDirectory: "/proc/gangway", agentOptions: { agent: "scripted" } })
+        ).pipe(
+          Effect.provide([LocalSandbox.layer, TokenStore.layerToken(Redacted.make(token))]),
+          Effect.provide(BunServices.layer)
+        )
+      )
+      assert.strictEqual(error.reason._tag, "StateDirectoryUnusable")
+      assert.match(
+        error.message,
+        /^Bridge b1: the state directory \/proc\/gangway can't be used \([^\n]+\): let the bridge's user write there, or name another one\.$/
+      )
     }))
 
   it.live("launches nothing with options that can't be, and says in one line which and why, without a value", () =>

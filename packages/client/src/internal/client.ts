@@ -12,6 +12,8 @@ import * as Session from "./session.ts"
 
 const defaultHost: Connection.Host = { name: "@gangway/client", version: "0.1.0" }
 
+export const ignoreStatus: NonNullable<ConnectOptions["onStatus"]> = () => Effect.void
+
 export const toHello = ({ host = defaultHost, pings = true }: ConnectOptions) => ({ host, pings })
 
 /** Connects, and gives what a host uses. */
@@ -19,8 +21,8 @@ export const make = Effect.fnUntraced(function*(
   options: ConnectOptions,
   connector: Connector
 ): Effect.fn.Return<BridgeClient["Service"], BridgeUnavailable, Scope.Scope> {
-  const { bridge, reconnectFor = "5 minutes" } = options
-  const core = yield* makeCore({ bridge, connector, reconnectFor })
+  const { bridge, onStatus = ignoreStatus, reconnectFor = "5 minutes" } = options
+  const core = yield* makeCore({ bridge, connector, onStatus, reconnectFor })
   yield* core.connection({ launch: true })
   return {
     bridge,

@@ -5,11 +5,13 @@ import type { BridgeId, Closing, Replaced } from "@gangway/protocol/Bridge"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Schedule from "effect/Schedule"
+import * as Random from "effect/Random"
+import * as Result from "effect/Result"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import type { RpcClientError } from "effect/unstable/rpc/RpcClientError"
 import { BridgeUnavailable, type Reason } from "../BridgeUnavailable.ts"
+import type { Status } from "../Status.ts"
 import { attempt, type Commands, type Connection, Lost } from "./connection.ts"
 import * as Monotonic from "./monotonic.ts"
 
@@ -59,10 +61,11 @@ const maxRepeats = 10
 export const make = Effect.fnUntraced(function*(options: {
   readonly bridge: BridgeId
   readonly connector: Connector
+  readonly onStatus: (status: Status) => Effect.Effect<void>
   /** How long a connection is sought before `BridgeUnavailable`. */
   readonly reconnectFor: Duration.Input
 }): Effect.fn.Return<Core, never, Scope.Scope> {
-  const { bridge, connector } = options
+  const { bridge, connector, onStatus } = options
   const reconnectFor = Duration.fromInputUnsafe(options.reconnectFor)
   const scope = yield* Effect.scope
   const semaphore = Semaphore.makeUnsafe(1)
@@ -74,6 +77,7 @@ export const make = Effect.fnUntraced(function*(options: {
     !socket.isLost() && !socket.isSuspect() && hello.launch !== retired
 
   const establish = Effect.fnUntraced(function*(launch: boolean) {
+    yield* onStatus({ _tag: "Connecting" })
     const connectionScope = yield* Scope.fork(scope)
     const connection = yield* connector.connect({ launch, retired }).pipe(
       Scope.provide(connectionScope),
@@ -84,18 +88,23 @@ export const make = Effect.fnUntraced(function*(options: {
       return Scope.close(connectionScope, Exit.void)
     })
     open.add(connection)
-    yield* Effect.forkIn(Effect.andThen(connection.socket.lost, close), scope)
+    yield* Effect.forkIn(
+      Effect.flatMap(connection.socket.lost, (reason) => {
+        const isCurrent = current?.connection === connection
+        return Effect.andThen(close, isCurrent ? onStatus({ _tag: "Disconnected", reason }) : Effect.void)
+      }),
+      scope
+    )
     // What is in flight on the one before may still be answered there.
     if (current !== undefined) {
       yield* Effect.forkIn(Effect.andThen(current.connection.socket.idle, current.close), scope)
     }
     current = { connection, close }
+    yield* onStatus({ _tag: "Connected", launch: connection.hello.launch })
     return connection
   })
 
-  const backoff = Schedule.min([Schedule.exponential("100 millis"), Schedule.spaced("5 seconds")]).pipe(
-    Schedule.jittered
-  )
+  const unavailable = (reason: Reason) => Effect.fail(new BridgeUnavailable({ bridge, reason }))
 
   const usable = <E>(otherwise: Effect.Effect<Connection, E>) =>
     Effect.suspend(() =>
@@ -104,21 +113,26 @@ export const make = Effect.fnUntraced(function*(options: {
 
   // The time of a schedule is that of the machine's clock, which goes on while a laptop sleeps.
   const established = (attempt: Effect.Effect<Connection, Lost>) =>
-    Effect.flatMap(Monotonic.now, (since) =>
-      Effect.retry(attempt, {
-        schedule: backoff,
-        while: (lost) =>
-          Effect.map(Monotonic.now, (now) => !isFinal(lost) && now - since < Duration.toMillis(reconnectFor))
-      })).pipe(
-        Effect.mapError(({ reason }) => new BridgeUnavailable({ bridge, reason })),
-        semaphore.withPermit
-      )
+    Effect.gen(function*() {
+      const since = yield* Monotonic.now
+      for (let failures = 1;; failures++) {
+        const result = yield* Effect.result(attempt)
+        if (Result.isSuccess(result)) return result.success
+        const { reason } = result.failure
+        if (isFinal(result.failure) || (yield* Monotonic.now) - since >= Duration.toMillis(reconnectFor)) {
+          yield* onStatus({ _tag: "Unavailable", reason })
+          return yield* unavailable(reason)
+        }
+        const jitter = yield* Random.nextBetween(0.8, 1.2)
+        const retryIn = Duration.millis(Math.round(jitter * Math.min(5000, 100 * 2 ** (failures - 1))))
+        yield* onStatus({ _tag: "Reconnecting", attempt: failures, reason, retryIn })
+        yield* Effect.sleep(retryIn)
+      }
+    }).pipe(semaphore.withPermit)
 
   const connection: Core["connection"] = ({ launch }) =>
     // Who waited for another's attempt finds what came of it.
     usable(established(usable(establish(launch))))
-
-  const unavailable = (reason: Reason) => Effect.fail(new BridgeUnavailable({ bridge, reason }))
 
   const repeat = <A, E>(
     command: Command<A, E>,
@@ -202,6 +216,7 @@ const isFinal = ({ final, reason }: Lost): boolean => {
     case "InvalidOptions":
       return true
     case "SandboxFailed":
+    case "StateDirectoryUnusable":
       return reason.error.reason._tag !== "Transient" && reason.error.reason._tag !== "NotRunning"
     default:
       return false

@@ -13,10 +13,10 @@ import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
-import type { Reason } from "../BridgeUnavailable.ts"
+import { describeReason, type Reason } from "../BridgeUnavailable.ts"
 import type { LaunchOptions, Program } from "../Launcher.ts"
 import type { TokenStore } from "../TokenStore.ts"
-import { toHello } from "./client.ts"
+import { ignoreStatus, toHello } from "./client.ts"
 import * as Connection from "./connection.ts"
 import type { Connector } from "./core.ts"
 import * as Monotonic from "./monotonic.ts"
@@ -28,13 +28,10 @@ const helloTimeout = 10_000
 const launchTimeout = 60_000
 
 // Exit codes 3 and 0 say that another bridge serves or will; so many in a row say that none does.
-const maxLaunches = 3
+const maxElsewhere = 3
 
-/**
- * How often a bridge is launched that's killed before it answers, after longer and longer waits. What ends a bridge
- * while it starts, for memory or by hand, is what ends one at any other time: the next one may live.
- */
-const maxKilled = 20
+/** A bridge that dies within this of its answer counts as one that died at its launch. */
+const young = 10_000
 
 export const connector = (
   { crypto, sandbox, tokens }: {
@@ -45,7 +42,7 @@ export const connector = (
   program: Program,
   options: LaunchOptions
 ): Connector => {
-  const { bridge, stateDirectory } = options
+  const { bridge, maxRelaunches = 5, onStatus = ignoreStatus, stateDirectory } = options
   const log = `${stateDirectory}/bridge.log`
 
   const token = Effect.mapError(
@@ -53,7 +50,13 @@ export const connector = (
     ({ message }) => new Connection.Lost({ reason: { _tag: "NoToken", problem: message } })
   )
 
-  const failed = (error: SandboxError) => new Connection.Lost({ reason: { _tag: "SandboxFailed", error } })
+  // What a sandbox says of a file of the state directory is for people, and names the file.
+  const failed = (error: SandboxError) =>
+    new Connection.Lost({
+      reason: error.reason.problem.includes(stateDirectory)
+        ? { _tag: "StateDirectoryUnusable", path: stateDirectory, error }
+        : { _tag: "SandboxFailed", error }
+    })
   const wake = Effect.mapError(sandbox.wake, failed)
   // A sandbox that stopped is started by the first thing that's asked of it.
   const awake = <A>(effect: Effect.Effect<A, SandboxError>) =>
@@ -97,14 +100,65 @@ export const connector = (
     return text.replaceAll(Redacted.value(yield* token), "[redacted:TOKEN]")
   }).pipe(Effect.orElseSucceed(() => ""))
 
-  const start = Effect.gen(function*() {
-    const nonce = Encoding.encodeBase64Url(yield* Effect.orDie(crypto.randomBytes(12)))
-    const stdinLine = yield* launchLine(options, sandbox, nonce, yield* token)
-    return yield* awake(sandbox.start({ ...program, stdinLine, log }))
+  // The bridge that this client launched last, and how many died young in a row.
+  let latest: { readonly started: Started; readonly launch: string; answeredAt?: number } | undefined
+  let deaths = 0
+
+  const exitCodeOf = ({ started }: { readonly started: Started }) =>
+    Effect.orElseSucceed(started.exitCode, Option.none<number>)
+
+  const launchFailed = Effect.fnUntraced(function*(launches: number, exitCode?: number, problem?: string) {
+    const reason: Reason = {
+      _tag: "LaunchFailed",
+      launches,
+      log: yield* logTail,
+      ...(exitCode === undefined ? {} : { exitCode }),
+      ...(problem === undefined ? {} : { problem })
+    }
+    return yield* new Connection.Lost({ reason })
   })
 
-  // Waits for a bridge other than the `dead` one, whoever launched it; or says why it's to be sought again.
-  const launched = Effect.fnUntraced(function*(started: Started, dead: string | undefined, again: boolean) {
+  // Before another bridge is launched: whether that had to wait, for what the last one came to.
+  const relaunching = Effect.fnUntraced(function*(retired: string | undefined, reason: Reason) {
+    if (latest === undefined) return false
+    const { answeredAt, launch } = latest
+    const exitCode = Option.getOrUndefined(yield* exitCodeOf(latest))
+    latest = undefined
+    const lived = answeredAt === undefined ? 0 : (yield* Monotonic.now) - answeredAt
+    if (launch === retired || lived >= young || exitCode === Bridge.ExitCode.done) {
+      deaths = 0
+      return false
+    }
+    if (deaths++ === maxRelaunches) {
+      const launches = deaths
+      // Whoever asks again begins anew.
+      deaths = 0
+      return yield* launchFailed(launches, exitCode, answeredAt === undefined ? undefined : describeReason(reason))
+    }
+    const retryIn = Duration.millis(deaths === 1 ? 0 : Math.min(4000, 250 * 2 ** (deaths - 1)))
+    yield* onStatus({
+      _tag: "Relaunching",
+      relaunch: deaths,
+      maxRelaunches,
+      ...(exitCode === undefined ? {} : { exitCode }),
+      reason,
+      retryIn
+    })
+    yield* Effect.sleep(retryIn)
+    return true
+  })
+
+  const start = Effect.gen(function*() {
+    yield* onStatus({ _tag: "Launching" })
+    const launch = Encoding.encodeBase64Url(yield* Effect.orDie(crypto.randomBytes(12)))
+    const stdinLine = yield* launchLine(options, sandbox, launch, yield* token)
+    return { launch, started: yield* awake(sandbox.start({ ...program, stdinLine, log })) }
+  })
+
+  // Launches, and waits for a bridge other than the `dead` one, whoever launched it; or says why it's sought again.
+  const launched = Effect.fnUntraced(function*(dead: string | undefined) {
+    const own: NonNullable<typeof latest> = yield* start
+    latest = own
     const since = yield* Monotonic.now
     let interval = 15
     let exitCode = Option.none<number>()
@@ -112,50 +166,43 @@ export const connector = (
       const file = yield* listeningFile
       if (Option.isSome(file) && file.value.launch !== dead) {
         const opened = yield* openFile(file.value)
-        if (Result.isSuccess(opened)) return opened.success
+        if (Result.isSuccess(opened)) {
+          if (file.value.launch === own.launch) own.answeredAt = yield* Monotonic.now
+          else latest = undefined
+          return opened.success
+        }
         if (isFinal(opened.failure.reason, file.value)) return yield* opened.failure
       }
       if (Option.isSome(exitCode)) {
         // The file was read once more since it ended.
         const { done, portTaken } = Bridge.ExitCode
+        if (killedCodes.has(exitCode.value)) return "killed"
+        latest = undefined
         if (exitCode.value === portTaken || exitCode.value === done) return { elsewhere: exitCode.value }
-        if (again && killedCodes.has(exitCode.value)) return "killed"
-        return yield* new Connection.Lost({
-          reason: { _tag: "LaunchFailed", exitCode: exitCode.value, log: yield* logTail }
-        })
+        return yield* launchFailed(1, exitCode.value)
       }
-      exitCode = yield* Effect.orElseSucceed(started.exitCode, Option.none<number>)
+      exitCode = yield* exitCodeOf(own)
       if (Option.isNone(exitCode)) yield* Effect.sleep(Duration.millis(interval))
       interval = Math.min(250, interval * 1.5)
     }
-    return yield* new Connection.Lost({ reason: { _tag: "LaunchFailed", log: yield* logTail } })
+    latest = undefined
+    return yield* launchFailed(1)
   })
 
   const connect: Connector["connect"] = Effect.fnUntraced(function*({ launch, retired }) {
     let dead: string | undefined = retired
     let suspect: { readonly launch: string; readonly since: number } | undefined
-    let launches = 0
-    let exitCode: number | undefined
-    let killed = 0
+    let elsewhere = 0
     let reason: Reason = { _tag: "Refused" }
     while (true) {
       const file = yield* listeningFile
       if (Option.isNone(file) || file.value.launch === dead) {
         if (!launch) return yield* new Connection.Lost({ reason, final: true })
-        if (launches++ === maxLaunches) {
-          return yield* new Connection.Lost({
-            reason: { _tag: "LaunchFailed", exitCode, log: yield* logTail }
-          })
-        }
-        const found = yield* launched(yield* start, dead, killed < maxKilled)
-        if (found === "killed") {
-          launches--
-          yield* Effect.sleep(Duration.millis(Math.min(5000, 50 * 2 ** killed++)))
-        } else if ("elsewhere" in found) {
-          exitCode = found.elsewhere
-        } else {
-          return found
-        }
+        if (yield* relaunching(retired, reason)) continue
+        const found = yield* launched(dead)
+        if (found === "killed") continue
+        if (!("elsewhere" in found)) return found
+        if (++elsewhere === maxElsewhere) return yield* launchFailed(elsewhere, found.elsewhere)
         continue
       }
       const opened = yield* openFile(file.value)
@@ -188,8 +235,9 @@ export const connector = (
   return { connect, connectTo: open }
 }
 
-// SIGHUP, SIGINT, SIGKILL and SIGTERM, as a sandbox tells them.
-const killedCodes: ReadonlySet<number> = new Set([129, 130, 137, 143])
+// SIGHUP, SIGINT, SIGKILL and SIGTERM, as a sandbox tells them; 128 is a signal that it can't name. What ends a bridge
+// while it starts, for memory or by hand, is what ends one at any other time: the next one may live.
+const killedCodes: ReadonlySet<number> = new Set([128, 129, 130, 137, 143])
 
 const decodeListeningFile = Schema.decodeUnknownOption(Schema.fromJsonString(Bridge.ListeningFile))
 
@@ -203,6 +251,7 @@ const isFinal = (reason: Reason, file: Bridge.ListeningFile): boolean => {
     case "NoWebSocket":
     case "NoToken":
     case "SandboxFailed":
+    case "StateDirectoryUnusable":
       return true
     default:
       return false
