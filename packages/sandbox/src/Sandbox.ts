@@ -8,10 +8,12 @@
  */
 import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
 
 /**
  * A program that goes on in the sandbox when its caller has gone.
@@ -119,6 +121,11 @@ export class Sandbox extends Context.Service<Sandbox, {
   readonly endpoint: (port: number) => Effect.Effect<Endpoint, SandboxError>
   /** Starts or resumes the sandbox. `restarted` says that everything that ran in it is gone. */
   readonly wake: Effect.Effect<"already-running" | "restarted", SandboxError>
+  /**
+   * Counts as use, where a sandbox that nobody uses is stopped; absent where none is. An open connection to a port is
+   * use already, so this is for a host that leaves a turn running without one: see `keepAwake`.
+   */
+  readonly keepAlive?: Effect.Effect<void, SandboxError> | undefined
 }>()("@gangway/sandbox/Sandbox") {}
 
 const problem = { problem: Schema.String, cause: Schema.optional(Schema.Defect()) }
@@ -191,10 +198,35 @@ export class Unsupported extends Schema.TaggedError<Unsupported>()("Unsupported"
  */
 export class SandboxError extends Schema.TaggedError<SandboxError>()("SandboxError", {
   kind: Schema.String,
-  operation: Schema.Literals(["start", "run", "readFile", "writeFile", "endpoint", "wake"]),
+  operation: Schema.Literals([
+    "create",
+    "attach",
+    "start",
+    "run",
+    "readFile",
+    "writeFile",
+    "endpoint",
+    "wake",
+    "keepAlive",
+    "list",
+    "remove"
+  ]),
   reason: Schema.Union([NotFound, NotRunning, Transient, Denied, Unsupported])
 }) {
   override get message() {
     return `${this.kind} sandbox, ${this.operation}: ${this.reason.problem}`
   }
 }
+
+/**
+ * Keeps the sandbox from being stopped for want of use, until the scope closes: for a host that has a turn running in it
+ * and no connection to its bridge. A call of `keepAlive` that fails is made again with the next one, 30 s later.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const keepAwake: Effect.Effect<void, never, Sandbox | Scope.Scope> = Effect.gen(function*() {
+  const { keepAlive } = yield* Sandbox
+  if (keepAlive === undefined) return
+  yield* Effect.ignore(keepAlive).pipe(Effect.repeat(Schedule.spaced("30 seconds")), Effect.forkScoped)
+})

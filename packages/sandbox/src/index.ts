@@ -1,6 +1,11 @@
 /**
  * @since 0.1.0
  */
+export * as DockerSandbox from "./DockerSandbox.ts"
+
+/**
+ * @since 0.1.0
+ */
 export * as LocalSandbox from "./LocalSandbox.ts"
 
 /**

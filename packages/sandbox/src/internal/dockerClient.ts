@@ -1,0 +1,133 @@
+/**
+ * The `docker` program: what is asked of it, and what its messages mean.
+ */
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import type * as PlatformError from "effect/PlatformError"
+import type * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import * as ChildProcess from "effect/unstable/process/ChildProcess"
+import { type ChildProcessHandle, ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import * as Sandbox from "../Sandbox.ts"
+
+export type Operation = Sandbox.SandboxError["operation"]
+
+/** An engine that says nothing for so long is taken for unreachable. */
+export const patience = "1 minute"
+
+export interface Client {
+  /** Starts the program; its three streams are pipes, or its input is empty. */
+  readonly spawn: (
+    operation: Operation,
+    args: ReadonlyArray<string>,
+    stdin: "pipe" | "ignore"
+  ) => Effect.Effect<ChildProcessHandle, Sandbox.SandboxError, Scope.Scope>
+  /** Runs it to its end, and gives what it printed. `timeout: false` is for what takes as long as it takes. */
+  readonly call: (
+    operation: Operation,
+    args: ReadonlyArray<string>,
+    options?: { readonly timeout: false }
+  ) => Effect.Effect<string, Sandbox.SandboxError>
+}
+
+export const make = Effect.fnUntraced(function*([program, ...global]: readonly [string, ...Array<string>]) {
+  const spawner = yield* ChildProcessSpawner
+
+  const spawn: Client["spawn"] = (operation, args, stdin) =>
+    Effect.mapError(
+      spawner.spawn(ChildProcess.make(program, [...global, ...args], {
+        stdin,
+        stdout: "pipe",
+        stderr: "pipe",
+        extendEnv: true,
+        forceKillAfter: "500 millis"
+      })),
+      fromPlatform(program, operation)
+    )
+
+  const call: Client["call"] = (operation, args, options) => {
+    const called = Effect.gen(function*() {
+      const handle = yield* spawn(operation, args, "ignore")
+      const stderr = yield* Effect.forkScoped(excerpt(handle.stderr))
+      const { exitCode, stdout } = yield* Effect.mapError(
+        Effect.gen(function*() {
+          const stdout = yield* Stream.mkString(Stream.decodeText(handle.stdout))
+          return { stdout, exitCode: yield* handle.exitCode }
+        }),
+        fromPlatform(program, operation)
+      )
+      if (exitCode === 0) return stdout
+      return yield* fromMessage(operation, yield* Fiber.join(stderr))
+    }).pipe(Effect.scoped)
+    return options?.timeout === false ? called : patiently(operation)(called)
+  }
+
+  return { spawn, call } satisfies Client
+})
+
+export const patiently = (operation: Operation) =>
+  Effect.timeoutOrElse({
+    duration: patience,
+    orElse: () => Effect.fail(error(operation, new Sandbox.Transient({ problem: "the engine doesn't answer" })))
+  })
+
+export const error = (operation: Operation, reason: Sandbox.SandboxError["reason"]) =>
+  new Sandbox.SandboxError({ kind: "docker", operation, reason })
+
+const maxExcerpt = 4096
+
+/** The beginning of what is read to its end. */
+export const excerpt = <E, R>(bytes: Stream.Stream<Uint8Array, E, R>): Effect.Effect<string, never, R> =>
+  bytes.pipe(
+    Stream.decodeText,
+    Stream.runFold(() => "", (text, more) => text.length < maxExcerpt ? (text + more).slice(0, maxExcerpt) : text),
+    Effect.orElseSucceed(() => "")
+  )
+
+const fromPlatform = (program: string, operation: Operation) => (cause: PlatformError.PlatformError) => {
+  switch (cause.reason._tag) {
+    case "NotFound":
+      return error(operation, new Sandbox.Unsupported({ problem: `there is no program ${program}`, cause }))
+    case "PermissionDenied":
+      return error(operation, new Sandbox.Denied({ problem: `${program} can't be run`, cause }))
+    default:
+      return error(operation, new Sandbox.Transient({ problem: cause.message, cause }))
+  }
+}
+
+// In this order: what an engine says about a container may hold words of another line.
+const meanings: ReadonlyArray<readonly [RegExp, "NotFound" | "NotRunning" | "Transient" | "Denied" | "Unsupported"]> = [
+  [/is restarting|removal of container .* is already in progress/i, "Transient"],
+  [/is not running|is paused|is not paused|container .* is stopped/i, "NotRunning"],
+  [/permission denied while trying to connect|access denied|unauthorized|authentication required/i, "Denied"],
+  [/no such (container|image)|manifest unknown|repository .* not found|name unknown/i, "NotFound"],
+  [/is the docker daemon running|error during connect|no such host|i\/o timeout|connection refused/i, "Transient"],
+  [/port is already allocated|address already in use|no space left/i, "Transient"],
+  [/executable file not found|unable to find user|exec format error/i, "Unsupported"],
+  [/invalid (reference|argument|value|mount|spec|port)|unknown (flag|shorthand)|conflicting options/i, "Unsupported"],
+  [/no matching (manifest|entries)|bind source path does not exist|network .* not found/i, "Unsupported"],
+  [/is already in use by container|not a valid|must be|minimum memory limit|range of cpus/i, "Unsupported"]
+]
+
+/** What the `docker` program or its engine says instead of doing what was asked. */
+export const fromMessage = (operation: Operation, text: string): Sandbox.SandboxError => {
+  const tag = meanings.find(([pattern]) => pattern.test(text))?.[1] ?? "Transient"
+  const said = text.split("\n").map((line) => line.trim()).filter((line) =>
+    line !== "" && !line.startsWith("Run 'docker") && !line.startsWith("See 'docker") && !line.startsWith("WARNING:")
+  )
+  const problem = said.join("; ").replaceAll(/(docker: )?Error( response from daemon)?: /g, "")
+  return error(operation, new Sandbox[tag]({ problem: problem === "" ? "docker failed without a word" : problem }))
+}
+
+/** What a command in the container says of a file: its message ends with the system's own words. */
+export const fromFile = (operation: Operation, text: string): Sandbox.SandboxError => {
+  const problem = text.trim().split("\n").at(-1) ?? ""
+  return error(operation, new Sandbox[fileTag(problem)]({ problem }))
+}
+
+const fileTag = (problem: string) => {
+  if (/no such file or directory$/i.test(problem)) return "NotFound"
+  if (/(permission denied|not permitted|read-only file system)$/i.test(problem)) return "Denied"
+  if (/(directory|file exists|invalid argument|file name too long|busy)$/i.test(problem)) return "Unsupported"
+  return "Transient"
+}
