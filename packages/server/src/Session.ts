@@ -259,15 +259,16 @@ export const make = Effect.fnUntraced(function*(
     queue.run(
       { name: "other" },
       Effect.gen(function*() {
-        if ((yield* SessionLookup.orUnavailable(core.file)) === undefined) return nothing
+        if ((yield* SessionLookup.orUnavailable(core.remains)) === undefined) return nothing
         const holding = yield* SessionLookup.orUnavailable(core.need("destroyed"))
-        const file = holding.file()
+        const file = holding.file() ?? holding.remains
         if (file === undefined) return yield* Effect.as(core.remove, nothing)
         const processes = yield* stop(holding, "destroyed")
         yield* core.closeAgent
         const { conversation, directory } = file
         const { forget } = driver
-        if (forget !== undefined && conversation !== undefined && file.driver.name === driver.name) {
+        const isKnown = conversation !== undefined && directory !== undefined
+        if (forget !== undefined && isKnown && file.driver?.name === driver.name) {
           const forgetting = Effect.suspend(() => forget({ conversation, directory }))
           yield* core.calls.call("deleting the conversation", forgetting, forgetTimeout).pipe(
             Effect.catchTag("ContextLost", () => Effect.void)

@@ -86,4 +86,52 @@ describe("a session's file", () => {
       }
       yield* eventually("the end of its activity", Effect.map(read, ({ active }) => active === false))
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("that's damaged is told so, and can be destroyed with all that it still names", () =>
+    Effect.gen(function*() {
+      const { connect, file, fs, read, start } = yield* world
+      const forgotten: Array<string> = []
+      const puppet = Puppet.make({}, {}, {
+        forget: ({ conversation }) => Effect.sync(() => void forgotten.push(conversation))
+      })
+      yield* Effect.scoped(Effect.flatMap(connect(puppet), (client) => client.StartSession(start)))
+      const whole = yield* read
+      const agent = spawn("sleep", ["1006"], { stdio: "ignore", env: { ...process.env, [markerName]: whole.marker } })
+      const left = () => marked(markerName, whole.marker)
+      yield* Effect.addFinalizer(() => Effect.sync(() => killAll(left())))
+      yield* eventually("the agent's start", Effect.sync(() => left().includes(agent.pid!)))
+      yield* fs.writeFileString(file, JSON.stringify({ ...whole, active: "perhaps" }))
+
+      yield* Effect.scoped(Effect.gen(function*() {
+        const client = yield* connect(puppet)
+        assert.strictEqual((yield* Effect.flip(client.StartSession(start)))._tag, "LogUnavailable")
+        const { ended } = yield* client.DestroySession({ session })
+        assert.deepStrictEqual(ended.map(({ pid }) => pid), [agent.pid!])
+        assert.deepStrictEqual(left(), [])
+        assert.deepStrictEqual(forgotten, [whole.conversation])
+        assert.isFalse(yield* fs.exists(file.slice(0, file.lastIndexOf("/"))))
+        assert.strictEqual((yield* Effect.flip(client.StartSession(start)))._tag, "SessionDestroyed")
+        assert.deepStrictEqual(yield* client.DestroySession({ session }), { ended: [], left: [] })
+      }))
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("that holds nothing of a session can be destroyed", () =>
+    Effect.gen(function*() {
+      for (const content of ["", "{", "[]", "\0\0\0"]) {
+        const { connect, file, fs, start } = yield* world
+        const forgotten: Array<string> = []
+        const puppet = Puppet.make({}, {}, {
+          forget: ({ conversation }) => Effect.sync(() => void forgotten.push(conversation))
+        })
+        yield* Effect.scoped(Effect.flatMap(connect(puppet), (client) => client.StartSession(start)))
+        yield* fs.writeFileString(file, content)
+        yield* Effect.scoped(Effect.gen(function*() {
+          const client = yield* connect(puppet)
+          assert.deepStrictEqual(yield* client.DestroySession({ session }), { ended: [], left: [] })
+          assert.isFalse(yield* fs.exists(file.slice(0, file.lastIndexOf("/"))))
+          assert.strictEqual((yield* Effect.flip(client.StartSession(start)))._tag, "SessionDestroyed")
+          assert.deepStrictEqual(forgotten, [])
+        }))
+      }
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 })

@@ -36,8 +36,10 @@ export interface Holding {
   readonly processes: Supervisor.AgentProcesses
   /** Whether one that was started there runs. */
   readonly agentRuns: () => boolean
-  /** Absent until it's stored for the first time. */
+  /** Absent until it's stored for the first time, and where it's damaged. */
   readonly file: () => SessionFile.SessionFile | undefined
+  /** Where the file is damaged and the session is to be destroyed, what it still says. */
+  readonly remains: SessionFile.Remains | undefined
   /** Stores the file of a new session, synced. */
   readonly create: (file: Omit<SessionFile.SessionFile, "marker">) => Effect.Effect<void, Bridge.LogUnavailable>
   /** Changes what's stored, synced: something must not happen before it's on disk. */
@@ -74,13 +76,17 @@ const reading = <A>(decode: (json: unknown) => Option.Option<A>) =>
     if (found !== undefined && found > SessionFile.format) {
       return yield* new Bridge.UnsupportedFormat({ found, known: SessionFile.format })
     }
-    const file = Option.flatMap(json, decode)
+    const file = decode(Option.getOrUndefined(json))
     if (Option.isSome(file)) return file.value
-    return yield* new Bridge.LogUnavailable({ problem: `the file of session ${session} is damaged` })
+    const problem = `the file of session ${session} is damaged: DestroySession removes it`
+    return yield* new Bridge.LogUnavailable({ problem })
   })
 
 /** Reads a session's file; `undefined` where there's none. */
 export const readFile = reading(Schema.decodeUnknownOption(SessionFile.SessionFile))
+
+/** Reads what may be damaged. */
+export const readRemains = reading((json) => Option.some(SessionFile.toRemains(json)))
 
 /** Reads only what all sessions are looked through for. */
 export const readGlance = reading(Schema.decodeUnknownOption(SessionFile.Glance))
@@ -126,6 +132,8 @@ export const load = Effect.fnUntraced(function*(options: {
   readonly scope: Scope.Closeable
   /** Replaces the secrets that are known when it's called. */
   readonly redact: (text: string) => string
+  /** Whether its file may be damaged, since it's to be destroyed. */
+  readonly toDestroy: boolean
 }): Effect.fn.Return<
   Holding,
   Bridge.LogUnavailable | Bridge.UnsupportedFormat,
@@ -136,7 +144,9 @@ export const load = Effect.fnUntraced(function*(options: {
   const { state } = context
   const logOptions = { sync: context.sync, maxTurnBytes: context.maxTurnBytes, reserve: state.reserveFile(session) }
 
-  let file = yield* readFile(context, session)
+  const whole = readFile(context, session)
+  const remains = options.toDestroy ? yield* readRemains(context, session) : undefined
+  let file = yield* options.toDestroy ? Effect.orElseSucceed(whole, () => undefined) : whole
   let log: OpenLog | undefined
   // Nobody changes what another is about to store.
   const one = Semaphore.makeUnsafe(1)
@@ -151,7 +161,7 @@ export const load = Effect.fnUntraced(function*(options: {
       return Effect.ignore(write(file, false))
     }))
 
-  const marker = file?.marker ?? (yield* randomName)
+  const marker = file?.marker ?? remains?.marker ?? (yield* randomName)
   const supervisor = yield* Scope.provide(
     Supervisor.make({ driver: context.driver.name, marker: { name: Supervisor.markerName, value: marker }, redact }),
     scope
@@ -219,6 +229,7 @@ export const load = Effect.fnUntraced(function*(options: {
     processes: { spawn },
     agentRuns: () => processes > 0,
     file: () => file,
+    remains,
     create: (created) => one.withPermit(write({ ...created, marker }, true)),
     save,
     note,

@@ -23,7 +23,7 @@ import * as CommandQueue from "./commandQueue.ts"
 import * as DriverCalls from "./driverCalls.ts"
 import * as Holding from "./holding.ts"
 import * as RunningTurn from "./runningTurn.ts"
-import type { Glance, SessionFile } from "./sessionFile.ts"
+import type { Glance, Remains, SessionFile } from "./sessionFile.ts"
 import { addSecrets, secretsOf, type Started } from "./sessionOptions.ts"
 
 export interface Running extends RunningTurn.RunningTurn {
@@ -63,13 +63,15 @@ export interface SessionCore {
   readonly file: Effect.Effect<SessionFile | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
   /** The same, as far as all sessions are looked through for it. */
   readonly glance: Effect.Effect<Glance | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
+  /** What there is to destroy, also of a session whose file is damaged. */
+  readonly remains: Effect.Effect<SessionFile | Remains | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
   /** What this bridge holds, else what it gets without asking anybody, else who has it. */
   readonly holdIfFree: Effect.Effect<
     | { readonly _tag: "Mine"; readonly holding: Holding.Holding }
     | { readonly _tag: "Busy"; readonly busy: Bridge.SessionBusy },
     Bridge.LogUnavailable | Bridge.UnsupportedFormat
   >
-  /** Holds the session, handed over by another bridge where it has it. */
+  /** Holds the session, handed over by another bridge where it has it. To be destroyed, its file may be damaged. */
   readonly need: (
     reason: Bridge.AbortReason
   ) => Effect.Effect<Holding.Holding, Bridge.SessionBusy | Bridge.LogUnavailable | Bridge.UnsupportedFormat>
@@ -129,6 +131,7 @@ export const make = Effect.fnUntraced(function*(
       return held === undefined ? read : Effect.succeed(held)
     })
   const file = heldOr(Effect.provide(Holding.readFile(context, id), services))
+  const remains = heldOr(Effect.provide(Holding.readRemains(context, id), services))
   const glance = heldOr(Effect.provide(Holding.readGlance(context, id), services))
 
   // Of all options since the session is held: what was started with earlier ones may run on with their secrets.
@@ -197,7 +200,10 @@ export const make = Effect.fnUntraced(function*(
 
   const giveUp = (reason: Bridge.AbortReason) => queue.run({ name: "abort", turn: running?.turn }, endAll(reason))
 
-  const hold = <E>(lock: Effect.Effect<SessionLock.Outcome, E, Scope.Scope | FileSystem.FileSystem>) =>
+  const hold = <E>(
+    lock: Effect.Effect<SessionLock.Outcome, E, Scope.Scope | FileSystem.FileSystem>,
+    toDestroy = false
+  ) =>
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function*() {
         if (holding !== undefined) return { _tag: "Mine" as const, holding }
@@ -208,7 +214,7 @@ export const make = Effect.fnUntraced(function*(
             yield* Scope.close(scope, Exit.void)
             return { _tag: "Busy" as const, busy: busy(outcome.holder) }
           }
-          const loaded = yield* Holding.load({ context, session: id, scope, redact: (text) => redact(text) })
+          const loaded = yield* Holding.load({ context, session: id, scope, redact: (text) => redact(text), toDestroy })
           holding = loaded
           yield* Effect.forkIn(
             Effect.flatMap(
@@ -240,7 +246,8 @@ export const make = Effect.fnUntraced(function*(
       Effect.as(
         SessionLock.take({ directory, session: id, holder: context.holder, reason, listening: context.listening }),
         { _tag: "Acquired" as const }
-      )
+      ),
+      reason === "destroyed"
     )
     return outcome._tag === "Mine" ? outcome.holding : yield* outcome.busy
   })
@@ -379,6 +386,7 @@ export const make = Effect.fnUntraced(function*(
       secrets = addSecrets(secrets, secretsOf(next))
     },
     file,
+    remains,
     glance,
     holdIfFree,
     need,

@@ -2,6 +2,8 @@
  * What is kept of a session on disk besides its latest turn's parts: `session.json`.
  */
 import * as Bridge from "@gangway/protocol/Bridge"
+import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 
 /** The format that this version writes. */
@@ -59,6 +61,29 @@ export const SessionFile = Schema.Struct({
 })
 
 export type SessionFile = typeof SessionFile.Type
+
+/** What a damaged file still says, as far as it's needed to destroy the session. */
+export interface Remains {
+  readonly conversation?: string | undefined
+  readonly directory?: string | undefined
+  readonly driver?: SessionFile["driver"] | undefined
+  readonly marker?: string | undefined
+}
+
+/** What can be made out in a file, whatever it holds. */
+export const toRemains = (json: unknown): Remains => {
+  const { conversation, directory, driver, marker } = SessionFile.fields
+  const field = <A>(name: string, schema: Schema.Codec<A, unknown>) =>
+    Predicate.hasProperty(json, name)
+      ? Option.getOrUndefined(Schema.decodeUnknownOption(schema)(json[name]))
+      : undefined
+  return {
+    conversation: field("conversation", conversation),
+    directory: field("directory", directory),
+    driver: field("driver", driver),
+    marker: field("marker", marker)
+  }
+}
 
 /** What all sessions are looked through for. The rest of a file may be thousands of earlier turns. */
 export const Glance = Schema.Struct({
