@@ -151,7 +151,8 @@ describe("open", () => {
         const error = yield* Effect.flip(StateDirectory.open({ path, bridge: b1 }))
         assert.strictEqual(error._tag, "NotWritable", path)
         assert.strictEqual(error.exitCode, 4)
-        assert.include(error.message, "stateDirectory")
+        assert.isTrue(error.message.startsWith(`stateDirectory: ${path} can't be used: `), error.message)
+        assert.match(error.message, /^[^\n]+\. Let the bridge's user write there, or name another one\.$/)
       }
       assert.deepStrictEqual(Fs.readdirSync(outside), [])
 
@@ -166,7 +167,7 @@ describe("open", () => {
         })
       ))
       assert.strictEqual(full._tag, "NotWritable")
-      assert.include(full.message, "ENOSPC")
+      assert.include(full.message, "ENOSPC (no space is left)")
     })
   )
 
