@@ -20,8 +20,6 @@ export interface Options {
   readonly turn: Turn.Turn
   /** The number of the first part. */
   readonly from: number
-  /** The turn's attempt, as far as it's known. */
-  readonly attempt: number
   /** The session's directory. */
   readonly directory: string | undefined
   readonly json: boolean
@@ -57,7 +55,6 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
   }
   let approvals = options.approvals
   let state = Parts.initial
-  let { attempt } = options
   let next = options.from
 
   // One chunk is always on its way: what races it is never what loses it.
@@ -105,7 +102,6 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
         // A continued turn asks again, by new ids.
         case "turn-continued":
           pending.clear()
-          attempt = Math.max(attempt, part.attempt)
           break
       }
     }
@@ -173,11 +169,7 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
     yield* print(accept(parts))
   }
 
-  const end = yield* turn.end
-  yield* screen.write(
-    json
-      ? `${JSON.stringify({ end, attempt, next } satisfies Bridge.EndLine)}\n`
-      : renderEnd(state, end, look)
-  )
-  return end
+  const line = yield* turn.endLine
+  yield* screen.write(json ? `${JSON.stringify(line)}\n` : renderEnd(state, line.end, look))
+  return line.end
 }, Effect.scoped)

@@ -71,8 +71,6 @@ export const watch = <E, R>(options: {
   /** A handle of the turn by which it's aborted before its start was answered. */
   readonly handle: Turn.Turn
   readonly from: number
-  /** The turn's attempt, as far as it's known. */
-  readonly attempt: number
   readonly directory: string | undefined
   readonly json: boolean
   readonly approvals: Approvals
@@ -91,7 +89,6 @@ export const watch = <E, R>(options: {
         directory,
         json,
         approvals,
-        attempt: turn.started?.attempt ?? options.attempt,
         onPrinted: (next) => {
           printed = next
         }

@@ -80,6 +80,11 @@ export interface Turn {
   readonly parts: (options?: ReadOptions) => Stream.Stream<TurnPart, ReadError>
   /** Waits for the turn's end: reads what no other read of this turn has read. */
   readonly end: Effect.Effect<Bridge.End, ReadError>
+  /**
+   * As `end`, with the number of the attempt that ended so, and in `next` the one that a further part would have had: one
+   * more than the turn has parts.
+   */
+  readonly endLine: Effect.Effect<Bridge.EndLine, ReadError>
   /** Waits for the turn's end, whatever it is, and gives the agent's text, its blocks separated by empty lines. */
   readonly text: Effect.Effect<string, ReadError>
   /** Ends the turn. It isn't continued by this host then. */

@@ -247,9 +247,9 @@ describe("Turn", () => {
       } as never)
     }))
 
-  it.live("gives a turn's text, its end, and what counts of it", () =>
+  it.live("gives a turn's text, its end with the attempt and the next number, and what counts of it", () =>
     Effect.gen(function*() {
-      const { handle, log } = yield* started({})
+      const { bridge, handle, log } = yield* started({})
       const block = (id: string, ...deltas: ReadonlyArray<string>) => [
         { type: "text-start", id },
         ...deltas.map((delta) => ({ type: "text-delta", id, delta })),
@@ -265,6 +265,11 @@ describe("Turn", () => {
       log.finish()
       assert.strictEqual(yield* Fiber.join(reader), "Hello.\n\nBye.")
       assert.strictEqual((yield* Fiber.join(end)).type, "finished")
+      const endLine = yield* handle.endLine
+      assert.deepStrictEqual(endLine, { end: yield* handle.end, attempt: 2, next: log.lines.length + 1 })
+      // A handle that has read nothing reads it.
+      const other = yield* Effect.flatMap(startSession(bridge), (session) => session.startTurn({ turn, prompt: "go" }))
+      assert.deepStrictEqual(yield* other.endLine, endLine)
       assert.deepStrictEqual(numbers(yield* Turn.collect(handle.parts())), [...range(1, 5), 10, 11, 12])
     }))
 

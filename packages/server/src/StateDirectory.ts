@@ -100,7 +100,8 @@ export class NotWritable extends Data.TaggedError("NotWritable")<{
   readonly exitCode = Bridge.ExitCode.notWritable
   override readonly [Runtime.errorExitCode] = this.exitCode
   override get message() {
-    return `stateDirectory: ${this.path} can't be used: ${this.problem}. Let the bridge's user write there, or name another one.`
+    return `stateDirectory: ${this.path} can't be used: ${this.problem}. ` +
+      "Let the bridge's user write there, or name another one."
   }
 }
 

@@ -38,7 +38,7 @@ export const attach = Command.make(
     const approvals = yield* decideWho({ given: options.approvals, otherwise: "wait", stdinIsTaken: false })
     const record = Option.getOrUndefined(yield* registry.session(bridge, session))
 
-    const { attempt, handle, turn } = yield* interruptible(Effect.gen(function*() {
+    const { handle, turn } = yield* interruptible(Effect.gen(function*() {
       const { client, env } = yield* connect({ bridge, agent, bridgeCommand })
       const { latest, turn } = yield* findTurn(client, session, options.turn)
       // With what its session was started with, the turn is continued where its bridge dies, or has died.
@@ -46,7 +46,7 @@ export const attach = Command.make(
       const handle = continues
         ? (yield* client.startSession({ session, ...record, env })).turn(turn, { onBridgeDeath: "continue" })
         : client.session(session).turn(turn)
-      return { attempt: latest?.attempt ?? 1, handle, turn }
+      return { handle, turn }
     }))
 
     yield* watch({
@@ -54,7 +54,6 @@ export const attach = Command.make(
       turn: Effect.succeed(handle),
       handle,
       from,
-      attempt,
       directory: record?.directory,
       json,
       approvals

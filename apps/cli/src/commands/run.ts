@@ -90,7 +90,6 @@ export const run = Command.make(
       turn: started.startTurn({ turn: turnId, prompt }),
       handle: client.session(session).turn(turnId),
       from: 1,
-      attempt: 1,
       directory: record.directory,
       json,
       approvals

@@ -33,7 +33,7 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
   const continues = (policy.onBridgeDeath ?? (started === undefined ? "fail" : "continue")) === "continue"
   const connection = core.connection({ launch: continues })
   const key = { session, turn }
-  const end = Deferred.makeUnsafe<Bridge.End>()
+  const ended = Deferred.makeUnsafe<Bridge.EndLine>()
   const semaphore = Semaphore.makeUnsafe(1)
   // The furthest that any read of this handle has come.
   let next = 1
@@ -50,7 +50,7 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
     latest = Math.max(latest, readAttempt)
   }
 
-  const take = (line: Bridge.EndLine) => Effect.as(Deferred.succeed(end, line.end), false)
+  const take = (line: Bridge.EndLine) => Effect.as(Deferred.succeed(ended, line), false)
 
   // One at a time: several reads of the turn come to the same end.
   const onEnd = (line: Bridge.EndLine): Effect.Effect<boolean, Turn.ContinueFailed> =>
@@ -91,18 +91,19 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
       onEnd
     })
 
+  const endLine: Turn.Turn["endLine"] = Effect.suspend(() => {
+    const known = Deferred.await(ended)
+    if (Deferred.isDoneUnsafe(ended)) return known
+    return Effect.raceFirst(known, Effect.andThen(Stream.runDrain(parts({ from: next, attempt })), known))
+  })
+
   return {
     session,
     turn,
     started,
     parts,
-    end: Effect.suspend(() => {
-      const known = Effect.raceFirst(
-        Deferred.await(end),
-        Effect.andThen(Stream.runDrain(parts({ from: next, attempt })), Deferred.await(end))
-      )
-      return Deferred.isDoneUnsafe(end) ? Deferred.await(end) : known
-    }),
+    end: Effect.map(endLine, ({ end }) => end),
+    endLine,
     text: Effect.map(Stream.runCollect(parts()), Turn.toText),
     abort: (options) =>
       Effect.suspend(() => {
