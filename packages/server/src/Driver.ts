@@ -40,6 +40,7 @@ import type * as Redacted from "effect/Redacted"
 import type * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
+import type { AgentUser } from "./AgentUser.ts"
 import type { AgentProcesses } from "./Supervisor.ts"
 
 /**
@@ -54,6 +55,8 @@ export interface Driver {
   /** The version of the agent it drives, or its own where the agent has none. */
   readonly version: string
   readonly capabilities: Bridge.Capabilities
+  /** The user that the agent's processes run as, see `AgentUser.makeDriver`; absent, the bridge's own. */
+  readonly user?: AgentUser | undefined
   /**
    * Secrets of its agent options, such as API keys, by the name that stands in their place in parts
    * (`[redacted:NAME]`).
@@ -94,8 +97,10 @@ export interface SessionOptions {
   /** The agent's id of the conversation to carry on, as an earlier `open` named it; absent, a new conversation. */
   readonly conversation?: string | undefined
   /**
-   * Whether the agent is known to have had `conversation`: parts came out of it. Where it isn't, the bridge may have
-   * died before the first prompt reached the agent, and a missing conversation is new, with that id, not lost.
+   * Whether the agent is known to have had `conversation`: it did something in a turn, which `raw` parts, notices and
+   * the bridge's own parts don't say. Where it isn't, the first prompt may not have reached the agent, and a missing
+   * conversation is new, with that id, not lost. An agent that stores its conversation later than its first answers
+   * knows better itself when it has one, and may say so by another `conversation` to `saveConversation`.
    */
   readonly established: boolean
   /** What `readState` answered elsewhere: the conversation to carry on where `conversation` is absent. */

@@ -113,6 +113,7 @@ export const make = Effect.fnUntraced(function*(
             directory,
             digests,
             driver: { name: driver.name, version: driver.version },
+            established: false,
             active: false,
             earlier: [],
             rules: []

@@ -58,6 +58,8 @@ export interface TurnStatus {
   readonly end: Bridge.End | undefined
   /** What the parts of all attempts add up to. */
   readonly usage: Bridge.Usage
+  /** Whether the agent did anything, as far as the file says. */
+  readonly begun: boolean
 }
 
 /**

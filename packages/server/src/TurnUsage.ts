@@ -23,14 +23,17 @@ export interface TurnUsage {
   readonly total: (options: { readonly cost?: number | undefined }) => Bridge.Usage
   /** How many steps were finished. */
   readonly steps: () => number
+  /** Whether the agent did anything: a step has begun. */
+  readonly begun: () => boolean
 }
 
 const isUsage = Schema.is(Bridge.Usage)
 
 // Parts by which the agent does nothing: they don't begin a step.
-const bridgeParts: ReadonlySet<string> = new Set([
+const idleParts: ReadonlySet<string> = new Set([
   "turn-continued",
   "notice",
+  "raw",
   "tool-approval-response",
   "question-answer"
 ])
@@ -44,6 +47,7 @@ const bridgeParts: ReadonlySet<string> = new Set([
 export const make = (): TurnUsage => {
   let usage = Bridge.zeroUsage
   let steps = 0
+  let begun = false
   // Whether a step has begun, and whether one was cut by the end of an attempt.
   let open = false
   let cut = false
@@ -52,6 +56,7 @@ export const make = (): TurnUsage => {
       if (part.type === "step-finished") {
         usage = Bridge.addUsage(usage, isUsage(part.usage) ? part.usage : { measured: false })
         steps++
+        begun = true
         open = false
         // The agent's conversation tells what the step used that the log lacked.
         if (part.recovered === true) cut = false
@@ -59,7 +64,8 @@ export const make = (): TurnUsage => {
         cut = cut || open
         open = false
       } else if (!open) {
-        open = !bridgeParts.has(part.type)
+        open = !idleParts.has(part.type)
+        begun ||= open
       }
     },
     total: ({ cost }) => {
@@ -70,6 +76,7 @@ export const make = (): TurnUsage => {
         ...(cost === undefined || !isCost ? {} : { cost })
       }
     },
-    steps: () => steps
+    steps: () => steps,
+    begun: () => begun
   }
 }

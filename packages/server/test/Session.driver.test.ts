@@ -10,6 +10,7 @@ import {
   directories,
   endOf,
   firstPart,
+  launch,
   read,
   session,
   started,
@@ -246,6 +247,46 @@ describe("a driver", () => {
       yield* client.StartSession(start)
       assert.deepStrictEqual(puppet.opened.map(({ conversation }) => conversation).slice(0, 1), [undefined])
       assert.deepInclude(puppet.opened.at(-1), { conversation: "named-late", established: true })
+    })
+  )
+
+  test(
+    "is told that its conversation is established once a part of its agent came out, in whatever turn",
+    Effect.gen(function*() {
+      const silent: Puppet.Act = (turn) =>
+        Effect.gen(function*() {
+          yield* turn.emit({ type: "notice", level: "info", message: "about to start" })
+          yield* turn.emit({ type: "raw", event: {} })
+          yield* turn.emit({ type: "notice", level: "info", message: "started" })
+          return yield* Effect.never
+        })
+      const puppet = Puppet.make({ silent, hi: Puppet.says("hello"), nudge: Puppet.hangs })
+      const first = yield* started(puppet)
+      let bridge: Effect.Success<ReturnType<typeof launch>> = first
+      const told = Effect.fnUntraced(function*(restart: boolean) {
+        if (restart) {
+          yield* bridge.end
+          bridge = yield* launch(puppet.driver, first.stateDirectory)
+        } else yield* bridge.client.StopSession({ session })
+        const before = puppet.opened.length
+        yield* bridge.client.StartSession(first.start)
+        return puppet.opened[before]!.established
+      })
+      const after = Effect.fnUntraced(function*(n: number, name: string, type: string, attempt = 1) {
+        yield* bridge.client.StartTurn({ ...act(n, name), attempt })
+        yield* firstPart(bridge.client, turn(n), type)
+      })
+
+      yield* after(1, "silent", "raw")
+      assert.isFalse(yield* told(true))
+      yield* after(1, "silent", "turn-continued", 2)
+      assert.isFalse(yield* told(false))
+      yield* after(2, "silent", "raw")
+      assert.isFalse(yield* told(true))
+      yield* after(3, "hi", "text-start")
+      assert.isTrue(yield* told(false))
+      yield* after(4, "silent", "raw")
+      assert.isTrue(yield* told(true))
     })
   )
 

@@ -414,6 +414,23 @@ describe("TurnLog", () => {
       assert.deepStrictEqual(yield* usage, [false, 8])
     }).pipe(run))
 
+  it.live("counts no step for what isn't the agent's doing, its own events included", () =>
+    Effect.gen(function*() {
+      const log = yield* TurnLog.create({ path: yield* turnFile, header })
+      const status = Effect.map(log.status, ({ begun, usage }) => [begun, usage.measured])
+      const idle: ReadonlyArray<Bridge.KnownPart> = [
+        { type: "raw", event: { type: "started" } },
+        { type: "notice", level: "info", message: "started" }
+      ]
+      for (const part of idle) yield* log.append(part)
+      assert.deepStrictEqual(yield* status, [false, true])
+      yield* log.append({ type: "step-finished", usage: { measured: true } })
+      for (const part of idle) yield* log.append(part)
+      assert.deepStrictEqual(yield* status, [true, true])
+      yield* log.append(delta("cut"))
+      assert.deepStrictEqual(yield* status, [true, false])
+    }).pipe(run))
+
   it.live("keeps an unlinked file readable to its end, and tells readers when it closes without one", () =>
     Effect.gen(function*() {
       const fs = yield* FileSystem.FileSystem

@@ -163,7 +163,12 @@ export const load = Effect.fnUntraced(function*(options: {
 
   const marker = file?.marker ?? remains?.marker ?? (yield* randomName)
   const supervisor = yield* Scope.provide(
-    Supervisor.make({ driver: context.driver.name, marker: { name: Supervisor.markerName, value: marker }, redact }),
+    Supervisor.make({
+      driver: context.driver.name,
+      marker: { name: Supervisor.markerName, value: marker },
+      redact,
+      user: context.driver.user
+    }),
     scope
   )
   // Until they're ended, a later bridge must look for them too.
@@ -189,9 +194,10 @@ export const load = Effect.fnUntraced(function*(options: {
           ...logOptions
         })
       )
-      const { attempt, end } = yield* log.log.status
+      const { attempt, begun, end } = yield* log.log.status
       if (latest.end === undefined || attempt !== latest.attempt) {
-        yield* note((current) => ({ ...current, latest: { ...latest, attempt, end } }))
+        const established = file.established || begun
+        yield* note((current) => ({ ...current, established, latest: { ...latest, attempt, end } }))
       }
     }
   }

@@ -285,7 +285,8 @@ export const make = Effect.fnUntraced(function*(
       from: index.attempt.first,
       next,
       end: view.end?.value.end,
-      usage: usage.total({})
+      usage: usage.total({}),
+      begun: usage.begun()
     })),
     append,
     appendSynced,

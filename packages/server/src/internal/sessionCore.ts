@@ -288,15 +288,12 @@ export const make = Effect.fnUntraced(function*(
       return yield* new Bridge.ContextLost({ session: id, problem })
     }
     const scope = yield* Scope.fork(context.scope)
-    const log = held.log()
-    // Parts came out of the conversation, so the agent has it.
-    const established = current.earlier.length > 0 || (log !== undefined && (yield* log.log.status).next > 1)
     const opening = Effect.suspend(() =>
       driver.open({
         session: id,
         directory: current.directory,
         conversation: current.conversation,
-        established,
+        established: current.established,
         state: current.conversation === undefined ? state : undefined,
         instructions: options?.instructions,
         tools: options?.tools ?? [],
@@ -343,6 +340,7 @@ export const make = Effect.fnUntraced(function*(
         const outcome = yield* started.outcome
         yield* held.note((file) => ({
           ...file,
+          established: file.established || turn.usage.begun(),
           latest: { ...file.latest!, end: outcome.end }
         }))
         running = undefined

@@ -50,6 +50,8 @@ export const SessionFile = Schema.Struct({
   driver: Schema.Struct({ name: Schema.String, version: Schema.String }),
   /** The agent's id of the conversation. */
   conversation: Schema.optional(Schema.String),
+  /** Whether the agent did anything in a turn that has ended. */
+  established: Schema.Boolean,
   /** Random: marks the environment of the agent's processes, so that a later bridge finds them. */
   marker: Schema.String,
   /** Whether processes of the agent may be running. */
