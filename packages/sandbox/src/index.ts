@@ -1,6 +1,11 @@
 /**
  * @since 0.1.0
  */
+export * as DaytonaSandbox from "./DaytonaSandbox.ts"
+
+/**
+ * @since 0.1.0
+ */
 export * as DockerSandbox from "./DockerSandbox.ts"
 
 /**

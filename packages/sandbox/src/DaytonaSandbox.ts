@@ -1,0 +1,276 @@
+/**
+ * A sandbox of Daytona. It asks for the package `@daytona/sdk`, which is loaded when one is made and not before.
+ *
+ * @since 0.1.0
+ */
+import type { Daytona, Sandbox as SdkSandbox } from "@daytona/sdk"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import * as Errors from "./internal/daytonaErrors.ts"
+import { inside, makeId, runScript, start } from "./internal/daytonaProcess.ts"
+import * as Shell from "./internal/daytonaShell.ts"
+import { running, wake } from "./internal/daytonaWake.ts"
+import * as Sandbox from "./Sandbox.ts"
+
+/**
+ * Which Daytona, and whose.
+ *
+ * @category options
+ * @since 0.1.0
+ */
+export interface ClientOptions {
+  readonly apiKey: Redacted.Redacted<string>
+  /** `https://app.daytona.io/api`. */
+  readonly apiUrl?: string | undefined
+  /** The region; the organization's own. */
+  readonly target?: string | undefined
+}
+
+/**
+ * The sandbox that is made.
+ *
+ * @category options
+ * @since 0.1.0
+ */
+export interface CreateOptions extends ClientOptions {
+  /** What it's made of; Daytona's default snapshot. An image that is new to Daytona is fetched first. */
+  readonly from?:
+    | { readonly snapshot: string }
+    | {
+      readonly image: string
+      /** Cores, and GiB of memory and disk; Daytona's defaults. */
+      readonly resources?: {
+        readonly cpu?: number | undefined
+        readonly memory?: number | undefined
+        readonly disk?: number | undefined
+      } | undefined
+    }
+    | undefined
+  /** Absent, the image's own. */
+  readonly user?: string | undefined
+  /** Variables for all that runs in it. Secrets don't belong here. */
+  readonly env?: Readonly<Record<string, string>> | undefined
+  readonly labels?: Readonly<Record<string, string>> | undefined
+  /** Whether its ports are reached without Daytona's token; false. A bridge asks for a token of its own in any case. */
+  readonly public?: boolean | undefined
+  /**
+   * After how long without use it's stopped, in whole minutes, rounded up; 15 minutes. Zero is never. A turn is no use:
+   * see `Sandbox.keepAwake`.
+   */
+  readonly autoStop?: Duration.Input | undefined
+  /** Whether it's left alone when the scope closes, and so goes on and costs; false. */
+  readonly keep?: boolean | undefined
+}
+
+/**
+ * A sandbox that exists.
+ *
+ * @category options
+ * @since 0.1.0
+ */
+export interface AttachOptions extends ClientOptions {
+  /** Its id or name. */
+  readonly sandbox: string
+}
+
+/**
+ * Makes a sandbox, within 10 minutes, and deletes it when the scope closes, unless it's kept.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make: (
+  options: CreateOptions
+) => Effect.Effect<Sandbox.Sandbox["Service"], Sandbox.SandboxError, Scope.Scope> = Effect.fnUntraced(
+  function*(options) {
+    const daytona = yield* client("create", options)
+    const sdk = yield* Effect.acquireRelease(
+      create(daytona, options),
+      (sdk) => options.keep === true ? Effect.void : remove(sdk)
+    )
+    yield* ready("create", sdk)
+    return fromSdk(sdk)
+  }
+)
+
+/**
+ * Attaches to a sandbox that exists, running or not. It's left alone when the scope closes.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const attach: (
+  options: AttachOptions
+) => Effect.Effect<Sandbox.Sandbox["Service"], Sandbox.SandboxError, Scope.Scope> = Effect.fnUntraced(
+  function*(options) {
+    const daytona = yield* client("attach", options)
+    return fromSdk(
+      yield* Effect.tryPromise({ try: () => daytona.get(options.sandbox), catch: Errors.toError("attach") })
+    )
+  }
+)
+
+/**
+ * A sandbox that is made, and deleted with the layer unless it's kept.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer = (options: CreateOptions): Layer.Layer<Sandbox.Sandbox, Sandbox.SandboxError> =>
+  Layer.effect(Sandbox.Sandbox, make(options))
+
+/**
+ * A sandbox that exists.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerAttach = (options: AttachOptions): Layer.Layer<Sandbox.Sandbox, Sandbox.SandboxError> =>
+  Layer.effect(Sandbox.Sandbox, attach(options))
+
+// The SDK's own default is a day.
+const requestTimeout = 60_000
+
+// In seconds.
+const createTimeout = 600
+
+// What a failed creation left is found by it.
+const creationLabel = "gangway.creation"
+
+const client = Effect.fnUntraced(function*(
+  operation: Sandbox.SandboxError["operation"],
+  { apiKey, apiUrl = "https://app.daytona.io/api", target }: ClientOptions
+) {
+  const sdk = yield* Effect.tryPromise({
+    try: () => import("@daytona/sdk"),
+    catch: (cause) =>
+      Errors.error(operation, new Sandbox.Unsupported({ problem: "the package @daytona/sdk isn't installed", cause }))
+  })
+  return yield* Effect.acquireDisposable(
+    Effect.try({
+      try: () =>
+        new sdk.Daytona({
+          apiKey: Redacted.value(apiKey),
+          apiUrl,
+          ...(target === undefined ? {} : { target }),
+          requestTimeoutMs: requestTimeout,
+          // Events would be a connection more, that keeps the host's process alive.
+          useDeprecatedPolling: true
+        }),
+      catch: Errors.toError(operation)
+    })
+  )
+})
+
+const create = Effect.fnUntraced(function*(daytona: Daytona, options: CreateOptions) {
+  const { env, from, user } = options
+  const creation = yield* makeId
+  const base = {
+    labels: { ...options.labels, [creationLabel]: creation },
+    ...(env === undefined ? {} : { envVars: { ...env } }),
+    ...(user === undefined ? {} : { user }),
+    ...(options.public === undefined ? {} : { public: options.public }),
+    ...(options.autoStop === undefined
+      ? {}
+      : { autoStopInterval: Math.ceil(Duration.toMinutes(Duration.fromInputUnsafe(options.autoStop))) })
+  }
+  const timeout = { timeout: createTimeout }
+  return yield* Effect.tryPromise({
+    try: () => {
+      if (from === undefined || "snapshot" in from) return daytona.create({ ...base, ...from }, timeout)
+      const resources = Object.fromEntries(
+        Object.entries(from.resources ?? {}).filter(([, value]) => value !== undefined)
+      )
+      return daytona.create({ ...base, image: from.image, resources }, timeout)
+    },
+    catch: Errors.toError("create")
+  }).pipe(Effect.tapError(() => removeCreation(daytona, creation)))
+})
+
+// Creating fails also where the sandbox was made and then didn't start, and doesn't tell its id.
+const removeCreation = (daytona: Daytona, creation: string) =>
+  Effect.tryPromise(() => Array.fromAsync(daytona.list({ labels: { [creationLabel]: creation } }))).pipe(
+    Effect.flatMap(Effect.forEach(remove)),
+    Effect.ignore
+  )
+
+const remove = (sdk: SdkSandbox) =>
+  Effect.tryPromise(() => sdk.delete()).pipe(
+    Effect.catchIf(({ cause }) => Errors.statusOf(cause) === 404, () => Effect.void),
+    Effect.retry({ times: 3, schedule: Schedule.exponential("200 millis") }),
+    Effect.catch(({ cause }) => Effect.logWarning(`The Daytona sandbox ${sdk.id} is left`, cause))
+  )
+
+// A sandbox is `started` a moment before its own API answers.
+const ready = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>
+  Effect.retry(runScript(operation, sdk, ":", []), {
+    times: 60,
+    schedule: Schedule.spaced("500 millis"),
+    while: ({ reason }) => reason._tag === "Transient"
+  })
+
+const fromSdk = (sdk: SdkSandbox): Sandbox.Sandbox["Service"] =>
+  Sandbox.Sandbox.of({
+    id: sdk.id,
+    kind: "daytona",
+    hostname: "0.0.0.0",
+    ports: "any",
+
+    start: (options) => start(sdk, options),
+
+    run: Effect.fnUntraced(function*({ command, cwd = "", env, timeout }) {
+      const nonce = yield* makeId
+      const { exitCode, result } = yield* runScript("run", sdk, Shell.runScript, [nonce, cwd, ...command], {
+        env,
+        timeout: Math.max(1, Math.ceil(Duration.toSeconds(Duration.fromInputUnsafe(timeout))))
+      })
+      if (result === nonce) {
+        return yield* Errors.error("run", new Sandbox.NotFound({ problem: `there is no directory ${cwd}` }))
+      }
+      return { exitCode, stdout: result }
+    }),
+
+    readFile: (file) =>
+      inside("readFile", sdk, () => sdk.fs.downloadFile(file)).pipe(
+        Effect.asSome,
+        Effect.catchIf(({ reason }) => Errors.isNoFile(reason.cause), () => Effect.succeedNone)
+      ),
+
+    writeFile: Effect.fnUntraced(function*(file, content, mode = 0o644) {
+      const received = yield* runScript("writeFile", sdk, Shell.receiveScript, [Shell.parentOf(file), file])
+      if (received.exitCode !== 0) return yield* Errors.toScriptError("writeFile", received.result)
+      const directory = received.result.trim()
+      // Names that an upload can't carry, and readers that would see half of it, are why it isn't uploaded in place.
+      const uploaded = `${directory}/content`
+      yield* inside("writeFile", sdk, () => sdk.fs.uploadFile(Buffer.from(content), uploaded))
+      const placed = yield* runScript("writeFile", sdk, Shell.placeScript, [
+        uploaded,
+        mode.toString(8),
+        file,
+        directory
+      ])
+      if (placed.exitCode !== 0) return yield* Errors.toScriptError("writeFile", placed.result)
+    }),
+
+    // Daytona tells where a port of a stopped sandbox would be, too.
+    endpoint: (port) =>
+      Effect.all([
+        Effect.tryPromise({ try: () => sdk.getPreviewLink(port), catch: Errors.toError("endpoint") }),
+        running("endpoint", sdk)
+      ], { concurrency: "unbounded" }).pipe(
+        Effect.map(([{ token, url }]) => ({
+          url: new URL(url),
+          headers: { "X-Daytona-Preview-Token": Redacted.make(token) }
+        }))
+      ),
+
+    wake: wake("wake", sdk).pipe(
+      Effect.tap((woke) => woke === "restarted" ? Effect.asVoid(ready("wake", sdk)) : Effect.void)
+    ),
+
+    keepAlive: Effect.tryPromise({ try: () => sdk.refreshActivity(), catch: Errors.toError("keepAlive") })
+  })

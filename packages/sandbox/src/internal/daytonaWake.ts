@@ -1,0 +1,100 @@
+/**
+ * Starts a Daytona sandbox, from whichever state it's in.
+ */
+import type { Sandbox as SdkSandbox } from "@daytona/sdk"
+import * as Effect from "effect/Effect"
+import * as Sandbox from "../Sandbox.ts"
+import * as Errors from "./daytonaErrors.ts"
+
+// Restoring an archived sandbox takes longest.
+const deadline = "5 minutes"
+
+// A start that fails as often as this isn't the moment's fault.
+const maxStarts = 5
+
+/** Asks for the sandbox's state. One that was deleted is said to be gone, without the SDK's error. */
+export const refresh = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>
+  Effect.tryPromise({
+    try: () => sdk.refreshData(),
+    catch: (cause) => Errors.statusOf(cause) === 404 ? gone(operation) : Errors.toError(operation)(cause)
+  }).pipe(
+    Effect.andThen(Effect.suspend(() =>
+      sdk.state === "destroyed" || sdk.state === "destroying"
+        ? Effect.fail(gone(operation))
+        : Effect.succeed(sdk.state ?? "unknown")
+    ))
+  )
+
+/** Fails where the sandbox isn't running. */
+export const running = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>
+  Effect.filterOrFail(
+    refresh(operation, sdk),
+    (state) => state === "started",
+    (state) => Errors.error(operation, new Sandbox.NotRunning({ problem: `the sandbox is ${state}` }))
+  )
+
+const gone = (operation: Sandbox.SandboxError["operation"]) =>
+  Errors.error(operation, new Sandbox.NotFound({ problem: "the sandbox is gone" }))
+
+/**
+ * Waits for what is under way, and starts what isn't. Memory survives a pause, and so do processes; anything else that
+ * isn't `started` means that they're gone.
+ */
+export const wake: (
+  operation: Sandbox.SandboxError["operation"],
+  sdk: SdkSandbox
+) => Effect.Effect<"already-running" | "restarted", Sandbox.SandboxError> = Effect.fnUntraced(
+  function*(operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) {
+    let restarted = false
+    let starts = 0
+    const attempt = (start: () => Promise<void>) =>
+      Effect.tryPromise({ try: start, catch: Errors.toError(operation) }).pipe(
+        Effect.catchIf(({ reason }) => reason._tag === "Transient" && ++starts < maxStarts, () => Effect.void)
+      )
+    while (true) {
+      const state = yield* refresh(operation, sdk)
+      switch (state) {
+        case "started":
+          return restarted ? "restarted" : "already-running"
+        case "stopped":
+        case "archived":
+          restarted = true
+          yield* attempt(() => sdk.start())
+          break
+        case "paused":
+          yield* attempt(() => sdk.start())
+          break
+        case "error":
+        case "build_failed":
+          if (sdk.recoverable !== true || starts === maxStarts) {
+            return yield* Errors.error(
+              operation,
+              new Sandbox.Unsupported({
+                problem: `it can't be started: ${state}, ${sdk.errorReason ?? "without a reason"}`
+              })
+            )
+          }
+          restarted = true
+          starts++
+          yield* attempt(() => sdk.recover())
+          break
+        case "pausing":
+        case "resuming":
+        case "resizing":
+        case "snapshotting":
+        case "forking":
+        case "unknown":
+          break
+        default:
+          restarted = true
+      }
+      if (sdk.state !== "started") yield* Effect.sleep("200 millis")
+    }
+  },
+  (effect, operation) =>
+    Effect.timeoutOrElse(effect, {
+      duration: deadline,
+      orElse: () =>
+        Effect.fail(Errors.error(operation, new Sandbox.Transient({ problem: "it takes too long to start" })))
+    })
+)
