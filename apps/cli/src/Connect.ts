@@ -12,6 +12,7 @@ import * as Option from "effect/Option"
 import manifest from "../package.json" with { type: "json" }
 import * as AgentOptions from "./AgentOptions.ts"
 import * as BridgeProgram from "./BridgeProgram.ts"
+import * as ConnectionNotes from "./ConnectionNotes.ts"
 import { UsageError } from "./Failure.ts"
 import { Registry } from "./Registry.ts"
 
@@ -22,8 +23,10 @@ export const connect = Effect.fnUntraced(function*(options: {
   readonly bridge: Bridge.BridgeId
   readonly agent: AgentOptions.Agent
   readonly bridgeCommand: Option.Option<string>
+  /** Whether what's said of the connection is JSON. */
+  readonly json: boolean
 }) {
-  const { agent, bridge } = options
+  const { agent, bridge, json } = options
   const registry = yield* Registry
   const known = yield* registry.bridge(bridge)
   if (Option.isSome(known) && known.value.agent !== agent) {
@@ -39,7 +42,8 @@ export const connect = Effect.fnUntraced(function*(options: {
   const launcher = yield* Launcher.make({ command, cwd: registry.root }).pipe(
     Effect.provide(Layer.mergeAll(LocalSandbox.layer, TokenStore.layerFile(registry.tokens)))
   )
-  return { client: yield* launcher.connect({ bridge, stateDirectory, agentOptions, host }), env }
+  const onStatus = yield* ConnectionNotes.make({ json })
+  return { client: yield* launcher.connect({ bridge, stateDirectory, agentOptions, host, onStatus }), env }
 })
 
 /** The bridge that's meant, with its agent: the one that is named, or the only one. */

@@ -1,7 +1,7 @@
 /**
  * How a command ends that didn't do what was asked: one line that says what to do, and an exit code.
  */
-import type { BridgeUnavailable } from "@gangway/client"
+import { type BridgeUnavailable, describeReason } from "@gangway/client/BridgeUnavailable"
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Exit from "effect/Exit"
@@ -66,7 +66,7 @@ export const ending = (exit: Exit.Exit<unknown, unknown>): { readonly exitCode: 
   if (_tag === "Interrupted") return { exitCode: (error as { exitCode: number }).exitCode, message: "interrupted" }
   if (_tag === "OutputClosed") return { exitCode: ExitCode.outputClosed }
   if (_tag === "BridgeUnavailable") {
-    return { exitCode: ExitCode.unavailable, message: unavailable(error as BridgeUnavailable.BridgeUnavailable) }
+    return { exitCode: ExitCode.unavailable, message: unavailable(error as BridgeUnavailable) }
   }
   return {
     exitCode: usageTags.has(_tag) ? ExitCode.usage : ExitCode.unavailable,
@@ -80,17 +80,16 @@ const problemOf = ({ message }: CliError.CliError): string =>
   message.replace("Expected: Schema validation failed: ", "").replace(/\.$/, "")
 
 // Of a bridge's log, its last line says why it ended.
-const unavailable = ({ bridge, message, reason }: BridgeUnavailable.BridgeUnavailable): string => {
+const unavailable = ({ bridge, message, reason }: BridgeUnavailable): string => {
   switch (reason._tag) {
     case "LaunchFailed": {
       const last = reason.log.trimEnd().split("\n").at(-1) ?? ""
       if (reason.exitCode === 127 || reason.exitCode === 126) {
         return `the bridge program can't be run (${last}): name it with --bridge-command or GANGWAY_BRIDGE`
       }
-      if (last !== "") return `bridge ${bridge} can't be launched: ${last}`
-      return reason.exitCode === undefined
-        ? `bridge ${bridge} was launched and doesn't answer`
-        : `bridge ${bridge} can't be launched: it exited with ${reason.exitCode}`
+      // What a bridge says at its own end is for people. One that was killed has said nothing of it.
+      if (reason.launches === 1 && last !== "") return `bridge ${bridge} can't be launched: ${last}`
+      return `bridge ${bridge} can't be launched: ${describeReason(reason)}`
     }
     case "TokenMismatch":
       return `bridge ${bridge} has another token: use another --bridge, or end the process that its listening file names`

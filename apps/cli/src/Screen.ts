@@ -25,6 +25,8 @@ export class Screen extends Context.Service<Screen, {
   readonly write: (text: string) => Effect.Effect<void, OutputClosed>
   /** Writes to standard error. */
   readonly note: (text: string) => Effect.Effect<void>
+  /** Writes whole lines to standard error at any time: on lines of their own also where they come amid a line. */
+  readonly tell: (lines: string) => Effect.Effect<void>
 }>()("@gangway/cli/Screen") {}
 
 // For pipes and files: long enough for most lines, and short enough to be read.
@@ -49,11 +51,28 @@ const write = (stream: NodeJS.WriteStream, text: string): Effect.Effect<void, Ou
 export const layer: Layer.Layer<Screen> = Layer.sync(Screen, () => {
   // What is written after the reader went away fails there; nobody listens for the event.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {})
+  const isSeen = process.stderr.isTTY === true
+  // Where both are a terminal, which is then the same one.
+  const isShared = isSeen && process.stdout.isTTY === true
+  let isAmidLine = false
+  const wrote = (text: string) => {
+    if (text !== "") isAmidLine = !text.endsWith("\n")
+  }
+  const note = (text: string) =>
+    Effect.suspend(() => {
+      wrote(text)
+      return Effect.ignore(write(process.stderr, text))
+    })
   return Screen.of({
     look: lookOf(process.stdout),
     noteLook: lookOf(process.stderr),
-    isSeen: process.stderr.isTTY === true,
-    write: (text) => write(process.stdout, text),
-    note: (text) => Effect.ignore(write(process.stderr, text))
+    isSeen,
+    write: (text) =>
+      Effect.suspend(() => {
+        if (isShared) wrote(text)
+        return write(process.stdout, text)
+      }),
+    note,
+    tell: (lines) => Effect.suspend(() => note(isSeen && isAmidLine ? `\n${lines}` : lines))
   })
 })

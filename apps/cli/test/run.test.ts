@@ -185,7 +185,39 @@ describe("gangway run", { concurrent: true }, () => {
       yield* fs.writeFileString(`${user.directory}/go`, "")
       const { exitCode, stderr, stdout } = yield* running.ended
       assert.strictEqual(exitCode, 0, stderr)
+      const [where, ...told] = stderr.trimEnd().split("\n")
+      assert.match(where!, /^gangway: scripted in /)
+      assert.match(told[0]!, /^gangway: the connection was lost \(1006.*\)$/)
+      assert.include(told, "gangway: launching a bridge")
+      assert.strictEqual(told.at(-1), "gangway: connected again")
       assert.match(stdout, /Before\.[^]*↺ the turn goes on, attempt 2: [^]*Before\.[^]*After\.[^]*✓ finished/)
+    }))
+
+  test("tells of its connection in JSON with --json, from the launch on", (user) =>
+    Effect.gen(function*() {
+      const { exitCode, stderr } = yield* scripted(user, "Hi.", "--json")
+      assert.strictEqual(exitCode, 0, stderr)
+      const statuses = stderr.split("\n").filter((line) => line.startsWith("{")).map((line) => JSON.parse(line).status)
+      assert.deepStrictEqual(statuses.map(({ _tag }) => _tag), ["Connecting", "Launching", "Connected"])
+      assert.deepStrictEqual(Object.keys(statuses[2]), ["_tag", "launch"])
+    }))
+
+  test("gives up a bridge that's killed at each launch, and tells of each", (user) =>
+    Effect.gen(function*() {
+      const { exitCode, stderr, stdout } = yield* scripted(user, "x", "--bridge-command", `["sh", "-c", "kill -9 $$"]`)
+      assert.deepStrictEqual([exitCode, stdout], [4, ""])
+      const lines = stderr.trimEnd().split("\n")
+      for (const line of lines) assert.match(line, /^gangway: /)
+      const relaunches = lines.filter((line) => line.includes("soon after its launch"))
+      assert.deepStrictEqual(
+        relaunches.map((line) => line.slice(line.indexOf("launched"))),
+        ["at once", "in 0.5 s", "in 1.0 s", "in 2.0 s", "in 4.0 s"].map((when, i) =>
+          `launched again ${when} (${i + 1} of 5)`
+        )
+      )
+      // The shell in between may have said something, too.
+      const told = "gangway: bridge scripted can't be launched: it was launched 6 times, and at last exited with 137"
+      assert.isTrue(lines.at(-1)!.startsWith(told), stderr)
     }))
 
   test("leaves a turn that is continued by whoever attaches, also where its bridge died meanwhile", (user) =>

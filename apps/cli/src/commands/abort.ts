@@ -22,7 +22,7 @@ export const abort = Command.make(
   Effect.fn("gangway.abort")(function*({ bridgeCommand, reason, session, ...options }) {
     const { agent, bridge } = yield* known(options.bridge)
     yield* interruptible(Effect.gen(function*() {
-      const { client } = yield* connect({ bridge, agent, bridgeCommand })
+      const { client } = yield* connect({ bridge, agent, bridgeCommand, json: false })
       const { turn } = yield* findTurn(client, session, options.turn)
       yield* printAborted(yield* client.session(session).turn(turn).abort({ reason: Option.getOrUndefined(reason) }))
     }))

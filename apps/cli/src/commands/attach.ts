@@ -39,7 +39,7 @@ export const attach = Command.make(
     const record = Option.getOrUndefined(yield* registry.session(bridge, session))
 
     const { handle, turn } = yield* interruptible(Effect.gen(function*() {
-      const { client, env } = yield* connect({ bridge, agent, bridgeCommand })
+      const { client, env } = yield* connect({ bridge, agent, bridgeCommand, json })
       const { latest, turn } = yield* findTurn(client, session, options.turn)
       // With what its session was started with, the turn is continued where its bridge dies, or has died.
       const continues = record !== undefined && (latest?.state === "running" || latest?.state === "aborted")

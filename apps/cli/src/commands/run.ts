@@ -76,7 +76,7 @@ export const run = Command.make(
 
     // Until here nothing runs that a signal would leave alone.
     const { client, started } = yield* interruptible(Effect.gen(function*() {
-      const { client, env } = yield* connect({ bridge, agent, bridgeCommand })
+      const { client, env } = yield* connect({ bridge, agent, bridgeCommand, json })
       const started = yield* client.startSession({ session, ...record, env })
       yield* registry.keepSession(bridge, session, record)
       return { client, started }
