@@ -39,7 +39,7 @@ const bridge = Effect.gen(function*() {
   const stateDirectory = yield* StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge })
   const server = yield* listen({ hostname, port, bridge: line.bridge, stateDirectory })
   yield* Effect.provideService(
-    BridgeServer.serve(driver, { ...line, token }),
+    BridgeServer.serve(driver, { ...line, stateDirectory, token }),
     HttpServer.HttpServer,
     server
   )

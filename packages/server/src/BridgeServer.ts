@@ -78,8 +78,8 @@ export interface Activity extends BridgeCore.Activity {}
  */
 export interface HandlerOptions {
   readonly bridge: Bridge.BridgeId
-  /** Absolute, on a local disk of one kernel. */
-  readonly stateDirectory: string
+  /** Its path, absolute, on a local disk of one kernel; or what `StateDirectory.open` gave for this bridge. */
+  readonly stateDirectory: string | StateDirectory.StateDirectory
   /** Shows what the bridge does; absent, nobody is shown. */
   readonly activity?: Ref.Ref<Activity> | undefined
   /** By default false: a batch of parts is visible once the operating system has it, and synced with the next answer. */
@@ -184,7 +184,9 @@ const makeCore = Effect.fnUntraced(function*(
   return yield* BridgeCore.make({
     driver,
     bridge: options.bridge,
-    state: yield* StateDirectory.open({ path: options.stateDirectory, bridge: options.bridge }),
+    state: typeof options.stateDirectory === "string"
+      ? yield* StateDirectory.open({ path: options.stateDirectory, bridge: options.bridge })
+      : options.stateDirectory,
     holder: { launch: bridge.launch, port: bridge.port, ...(yield* table.self) },
     standing: bridge.standing,
     activity: options.activity ?? (yield* Ref.make<Activity>({ turns: 0, lastActiveAt: 0 })),

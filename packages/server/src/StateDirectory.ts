@@ -119,13 +119,17 @@ export const open = Effect.fnUntraced(function*(options: {
   const fs = yield* FileSystem.FileSystem
   const unusable = (problem: string) => new NotWritable({ path: options.path, problem })
 
-  const path = yield* Effect.gen(function*() {
-    const before = yield* Effect.option(fs.readDirectory(options.path))
+  const { names, path } = yield* Effect.gen(function*() {
+    const before = yield* Effect.catchIf(
+      fs.readDirectory(options.path),
+      (error) => error.reason._tag === "NotFound",
+      () => Effect.succeed<Array<string>>([])
+    )
     yield* fs.makeDirectory(options.path, { recursive: true, mode: directoryMode })
     // A directory with something in it may be somebody else's too; what's private is one level below.
-    if (Option.isNone(before) || before.value.length === 0) yield* Effect.ignore(fs.chmod(options.path, directoryMode))
+    if (before.length === 0) yield* Effect.ignore(fs.chmod(options.path, directoryMode))
     yield* fs.access(options.path, { writable: true })
-    return yield* fs.realPath(options.path)
+    return { names: before, path: yield* fs.realPath(options.path) }
   }).pipe(Effect.mapError((error) => unusable(problemOf(error))))
 
   const ownerFile = `${path}/owner.json`
@@ -133,11 +137,14 @@ export const open = Effect.fnUntraced(function*(options: {
   const destroyedDirectory = `${path}/destroyed`
   // Whoever could place a link here would choose where the bridge writes.
   for (const name of ["owner.json", "listening.json", "process.json", "destroyed", "sessions"]) {
-    if (yield* isLink(`${path}/${name}`)) return yield* unusable(`${name} is a symbolic link`)
+    if (names.includes(name) && (yield* isLink(`${path}/${name}`))) return yield* unusable(`${name} is a symbolic link`)
   }
 
-  const created = yield* createExclusive(ownerFile, `${JSON.stringify({ bridge: options.bridge })}\n`, { sync: true })
-    .pipe(Effect.mapError(({ problem }) => unusable(problem)))
+  const created = !names.includes("owner.json") &&
+    (yield* Effect.mapError(
+      createExclusive(ownerFile, `${JSON.stringify({ bridge: options.bridge })}\n`, { sync: true }),
+      ({ problem }) => unusable(problem)
+    ))
   if (!created) {
     const { bridge } = yield* fs.readFileString(ownerFile).pipe(
       Effect.mapError((error) => unusable(problemOf(error))),
@@ -152,10 +159,15 @@ export const open = Effect.fnUntraced(function*(options: {
       return yield* new OwnerMismatch({ path: options.path, bridge: options.bridge, owner: bridge })
     }
   }
-  for (const directory of [sessionsDirectory, destroyedDirectory]) {
-    yield* Effect.mapError(makePrivateDirectory(directory), ({ problem }) => unusable(problem))
-  }
-  for (const directory of [path, destroyedDirectory]) yield* removeStale(directory)
+  yield* Effect.forEach(
+    [sessionsDirectory, destroyedDirectory],
+    (directory) => Effect.mapError(makePrivateDirectory(directory), ({ problem }) => unusable(problem)),
+    { concurrency: 2, discard: true }
+  )
+  // Also where another bridge made all this: it may have been killed before it got here.
+  yield* syncDirectory(path)
+  if (names.some((name) => name.endsWith(temporarySuffix))) yield* removeStale(path)
+  if (names.includes("destroyed")) yield* removeStale(destroyedDirectory)
 
   const sessionDirectory = (session: Bridge.SessionId) => `${sessionsDirectory}/${session}`
   const sessionFile = (session: Bridge.SessionId) => `${sessionDirectory(session)}/session.json`
@@ -199,8 +211,10 @@ export const open = Effect.fnUntraced(function*(options: {
 export const makeSessionDirectory = Effect.fnUntraced(function*(
   directory: string
 ): Effect.fn.Return<void, Bridge.LogUnavailable, FileSystem.FileSystem> {
-  yield* makePrivateDirectory(directory)
-  yield* makePrivateDirectory(turnsDirectory(directory))
+  for (const made of [directory, turnsDirectory(directory)]) {
+    // What's synced in it is lost with its name.
+    if (yield* makePrivateDirectory(made)) yield* syncDirectory(parentOf(made))
+  }
 })
 
 /**
@@ -222,7 +236,8 @@ export const writeAtomic = Effect.fnUntraced(
 )
 
 /**
- * Creates a file that appears with its whole text, or not at all; `false` where it's there already.
+ * Creates a file that appears with its whole text, or not at all; `false` where it's there already. With `sync`, its
+ * text is on the disk when this returns; its name is once its directory is synced.
  *
  * @category combinators
  * @since 0.1.0
@@ -232,15 +247,13 @@ export const createExclusive = Effect.fnUntraced(
     readonly sync: boolean
   }): Effect.fn.Return<boolean, PlatformError, FileSystem.FileSystem> {
     const fs = yield* FileSystem.FileSystem
-    const created = yield* withTemporary(path, text, options, (temporary) =>
+    return yield* withTemporary(path, text, options, (temporary) =>
       // Unlike a rename, a link never takes another's place.
       fs.link(temporary, path).pipe(
         Effect.as(true),
         Effect.catchIf((error) => error.reason._tag === "AlreadyExists", () => Effect.succeed(false)),
         Effect.tap(() => Effect.ignore(fs.remove(temporary)))
       ))
-    if (options.sync) yield* syncDirectory(parentOf(path))
-    return created
   },
   Effect.mapError(unavailable)
 )
@@ -284,9 +297,10 @@ const parentOf = (path: string): string => path.slice(0, path.lastIndexOf("/"))
 const isLink = (path: string): Effect.Effect<boolean, never, FileSystem.FileSystem> =>
   Effect.flatMap(FileSystem.FileSystem, (fs) => Effect.isSuccess(fs.readLink(path)))
 
+/** `false` where it's there already. */
 const makePrivateDirectory = Effect.fnUntraced(function*(
   path: string
-): Effect.fn.Return<void, Bridge.LogUnavailable, FileSystem.FileSystem> {
+): Effect.fn.Return<boolean, Bridge.LogUnavailable, FileSystem.FileSystem> {
   const fs = yield* FileSystem.FileSystem
   const created = yield* fs.makeDirectory(path, { mode: directoryMode }).pipe(
     Effect.as(true),
@@ -295,14 +309,14 @@ const makePrivateDirectory = Effect.fnUntraced(function*(
   )
   if (created) {
     yield* Effect.mapError(fs.chmod(path, directoryMode), unavailable)
-    // What's synced in it is lost with its name.
-    return yield* syncDirectory(parentOf(path))
+    return true
   }
   const { type } = yield* Effect.mapError(fs.stat(path), unavailable)
   if (type !== "Directory" || (yield* isLink(path))) {
     const name = path.slice(path.lastIndexOf("/") + 1)
     return yield* new Bridge.LogUnavailable({ problem: `${name} is not a directory of this state directory` })
   }
+  return false
 })
 
 const syncDirectory = (path: string): Effect.Effect<void, never, FileSystem.FileSystem> =>

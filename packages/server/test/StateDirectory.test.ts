@@ -171,6 +171,32 @@ describe("open", () => {
     })
   )
 
+  for (const [name, before] of [["a new", undefined], ["what another bridge made of a", b1]] as const) {
+    live(
+      `${name} directory is on the disk once it's open: its owner's text, and then all its names`,
+      Effect.gen(function*() {
+        const path = join(yield* temporary, "state")
+        if (before !== undefined) yield* StateDirectory.open({ path, bridge: before })
+        const synced: Array<string> = []
+        const recording = patched(StateDirectory.open({ path, bridge: b1 }), (fs) => ({
+          open: (opened, options) =>
+            Effect.map(fs.open(opened, options), (file) =>
+              Object.create(file, {
+                sync: {
+                  value: Effect.tap(file.sync, () =>
+                    Effect.sync(() => {
+                      synced.push(opened === path ? Fs.readdirSync(path).sort().join() : Fs.readFileSync(opened, "utf8"))
+                    }))
+                }
+              }))
+        }))
+        yield* recording
+        const names = "destroyed,owner.json,sessions"
+        assert.deepStrictEqual(synced, before === undefined ? [`{"bridge":"b1"}\n`, names] : [names])
+      })
+    )
+  }
+
   live(
     "the directory itself may be reached by a link",
     Effect.gen(function*() {
