@@ -4,22 +4,39 @@
 import * as BunServices from "@effect/platform-bun/BunServices"
 import { assert, describe, it } from "@effect/vitest"
 import { Sandbox } from "@gangway/sandbox"
-import { Duration, Effect, Layer, Option, Redacted, Schedule, Stream } from "effect"
+import { Duration, Effect, Layer, Option, Redacted, Schedule, type Scope, Stream } from "effect"
 import { ChildProcess } from "effect/unstable/process"
 
 type Shape = Sandbox.Sandbox["Service"]
 
+type Server = (address: { readonly hostname: string; readonly port: number }) => [string, ...Array<string>]
+type Services = Layer.Success<typeof BunServices.layer>
+
 /** Runs the suite on the sandbox of a module that exports `layer`, which may ask for Bun's services. */
-export const sandboxConformance = (options: {
+export const sandboxConformance = <R = never>(options: {
   readonly name: string
-  /** Absolute path or specifier of a module whose `layer` makes the sandbox, for a process of its own. */
+  /** Absolute path or specifier of a module whose `layer` reaches the sandbox, for a process of its own. */
   readonly module: string
-  readonly layer: Layer.Layer<Sandbox.Sandbox, never, Layer.Success<typeof BunServices.layer>>
+  readonly layer: Layer.Layer<Sandbox.Sandbox | R, unknown, Services>
+  /** How long the layer may take, in milliseconds; 2 minutes. */
+  readonly timeout?: number | undefined
+  /** Why the suite can't run. */
+  readonly skipped?: string | undefined
+  /** A program that answers HTTP there; a Bun of this machine. */
+  readonly server?: Server | undefined
+  /** Stops the sandbox, as somebody else would do it; absent where it can't be stopped. */
+  readonly stop?: ((sandbox: Shape) => Effect.Effect<unknown, unknown, R | Services>) | undefined
+  /** Makes a sandbox of this kind that's gone, as somebody else would remove it; absent where none can go. */
+  readonly gone?: Effect.Effect<Shape, unknown, R | Services | Scope.Scope> | undefined
 }) => {
   const layer = Layer.provideMerge(options.layer, BunServices.layer)
+  const server = options.server ?? bunServer
 
-  describe(`${options.name} is a sandbox`, () => {
-    it.layer(layer, { timeout: "2 minutes", excludeTestServices: true })((it) => {
+  describe(`${options.name} is a sandbox`, {
+    skip: options.skipped !== undefined,
+    meta: { skipped: options.skipped }
+  }, () => {
+    it.layer(layer, { timeout: options.timeout ?? 120_000, excludeTestServices: true })((it) => {
       it.effect("hands a program its line once, and the program needs no end of input", () =>
         within(Effect.fnUntraced(function*(sandbox, directory) {
           const out = `${directory}/line`
@@ -97,13 +114,15 @@ export const sandboxConformance = (options: {
           assert.isTrue(Option.isNone(yield* running.exitCode))
           yield* sandbox.writeFile(`${directory}/go`, new Uint8Array())
           assert.strictEqual(yield* exit(running), 0)
-          // One that ends without reading a line that fills the pipe.
-          const unread = yield* sandbox.start({
-            command: ["true"],
-            stdinLine: Redacted.make("x".repeat(1024 * 1024 - 1)),
-            log: `${directory}/log`
-          })
-          assert.strictEqual(yield* exit(unread), 0)
+          // One that ends without reading a line that fills the pipe, which is no matter however often.
+          for (let i = 0; i < 10; i++) {
+            const unread = yield* sandbox.start({
+              command: ["true"],
+              stdinLine: Redacted.make("x".repeat(1024 * 1024 - 1)),
+              log: `${directory}/log`
+            })
+            assert.strictEqual(yield* exit(unread), 0)
+          }
         })))
 
       it.effect("runs commands and gives their output and exit code", () =>
@@ -177,29 +196,30 @@ export const sandboxConformance = (options: {
           assert.strictEqual(yield* mode(sandbox, log.slice(0, log.lastIndexOf("/"))), "700")
         })))
 
-      it.effect("starts 20 programs at once", () =>
+      it.effect("starts 50 programs at once", () =>
         within(Effect.fnUntraced(function*(sandbox, directory) {
-          const codes = yield* Effect.forEach(Array.from({ length: 20 }, (_, i) => i), (i) =>
+          const codes = yield* Effect.forEach(Array.from({ length: 50 }, (_, i) => i), (i) =>
             sandbox.start({
               command: ["sh", "-c", `read line; echo "$line" > "$0"; exit ${i}`, `${directory}/out ${i}`],
               stdinLine: Redacted.make(`line ${i}`),
               log: `${directory}/log ${i}`
             }).pipe(Effect.flatMap(exit)), { concurrency: "unbounded" })
-          assert.deepStrictEqual(codes, Array.from({ length: 20 }, (_, i) => i))
-          for (let i = 0; i < 20; i++) {
-            assert.strictEqual(yield* content(sandbox, `${directory}/out ${i}`), `line ${i}\n`)
-          }
-        })))
+          assert.deepStrictEqual(codes, Array.from({ length: 50 }, (_, i) => i))
+          const { stdout } = yield* sandbox.run({
+            command: ["sh", "-c", `for i in "$0"/out*; do cat "$i"; done | sort | tr '\\n' ' '`, directory],
+            timeout: "20 seconds"
+          })
+          const lines = Array.from({ length: 50 }, (_, i) => `line ${i}`).sort()
+          assert.deepStrictEqual(stdout, `${lines.join(" ")} `)
+        })), 60_000)
 
       it.effect("reaches a port at its endpoint, and is awake", () =>
-        within(Effect.fnUntraced(function*(sandbox) {
+        within(Effect.fnUntraced(function*(sandbox, directory) {
           const port = sandbox.ports === "any" ? 43_117 : sandbox.ports[0]
-          const endpoint = yield* sandbox.endpoint(port)
-          assert.match(endpoint.url.protocol, /^https?:$/)
-          if (sandbox.kind === "local") {
-            assert.strictEqual(endpoint.url.href, `http://127.0.0.1:${port}/`)
-            assert.deepStrictEqual(endpoint.headers, {})
-          }
+          const command = server({ hostname: sandbox.hostname, port })
+          const started = yield* sandbox.start({ command, stdinLine: Redacted.make("x"), log: `${directory}/log` })
+          yield* eventually(answers(sandbox, port))
+          assert.isTrue(Option.isNone(yield* started.exitCode))
           assert.strictEqual(yield* sandbox.wake, "already-running")
         })))
 
@@ -214,10 +234,62 @@ export const sandboxConformance = (options: {
           assert.strictEqual(directoryRead.reason._tag, "Unsupported")
           const directoryWritten = yield* Effect.flip(sandbox.writeFile(directory, new Uint8Array([1])))
           assert.strictEqual(directoryWritten.operation, "writeFile")
+          const log = yield* Effect.flip(
+            sandbox.start({ command: ["true"], stdinLine: Redacted.make("x"), log: `${directory}/none/../..` })
+          )
+          assert.strictEqual(log.operation, "start")
         })))
+
+      const { gone, stop } = options
+
+      if (stop !== undefined) {
+        it.effect(
+          "is woken once it has stopped, keeps its files, and is reached where it's now",
+          () =>
+            within(Effect.fnUntraced(function*(sandbox, directory) {
+              const port = sandbox.ports === "any" ? 43_118 : sandbox.ports[0]
+              const command = server({ hostname: sandbox.hostname, port })
+              const serve = sandbox.start({ command, stdinLine: Redacted.make("x"), log: `${directory}/log` })
+              yield* sandbox.writeFile(`${directory}/file`, new Uint8Array([1]))
+              const before = yield* serve
+              yield* eventually(answers(sandbox, port))
+
+              yield* stop(sandbox)
+              for (const failing of operations(sandbox, directory)) {
+                assert.strictEqual((yield* Effect.flip(failing)).reason._tag, "NotRunning")
+              }
+              assert.strictEqual(yield* sandbox.wake, "restarted")
+              assert.strictEqual(yield* sandbox.wake, "already-running")
+              assert.notStrictEqual(yield* Effect.map(before.exitCode, Option.getOrUndefined), 0)
+              assert.strictEqual(yield* content(sandbox, `${directory}/file`), "\x01")
+              assert.isFalse(yield* answers(sandbox, port))
+
+              yield* serve
+              yield* eventually(answers(sandbox, port))
+            })),
+          60_000
+        )
+      }
+
+      if (gone !== undefined) {
+        it.effect("says that it's gone", () =>
+          Effect.scoped(Effect.gen(function*() {
+            const sandbox = yield* gone
+            for (const failing of [...operations(sandbox, "/tmp"), sandbox.wake]) {
+              assert.strictEqual((yield* Effect.flip(Effect.asVoid(failing))).reason._tag, "NotFound")
+            }
+          })), 60_000)
+      }
     })
   })
 }
+
+const bunServer: Server = ({ hostname, port }) => [
+  process.execPath,
+  "-e",
+  `Bun.serve({ hostname: "${hostname}", port: ${port}, fetch: () => new Response("here") })
+   setTimeout(() => process.exit(), 10_000)`
+]
 
 const within = <A, E, R>(
   test: (sandbox: Shape, directory: string) => Effect.Effect<A, E, R>
@@ -231,17 +303,37 @@ const within = <A, E, R>(
     return yield* test(sandbox, directory)
   }))
 
+// All of it that takes a sandbox that runs.
+const operations = (sandbox: Shape, directory: string): ReadonlyArray<Effect.Effect<unknown, Sandbox.SandboxError>> => [
+  sandbox.start({ command: ["true"], stdinLine: Redacted.make("x"), log: `${directory}/log` }),
+  sandbox.run({ command: ["true"], timeout: "10 seconds" }),
+  sandbox.readFile(`${directory}/none`),
+  sandbox.writeFile(`${directory}/other`, new Uint8Array()),
+  sandbox.endpoint(sandbox.ports === "any" ? 43_118 : sandbox.ports[0])
+]
+
+// A proxy may take the connection, and then has nobody to pass it on to.
+const answers = (sandbox: Shape, port: number) =>
+  Effect.flatMap(sandbox.endpoint(port), ({ headers, url }) =>
+    Effect.promise((signal) =>
+      fetch(url, {
+        signal,
+        keepalive: false,
+        headers: Object.entries(headers).map(([name, value]) => [name, Redacted.value(value)])
+      }).then((response) => response.status < 500, () => false)
+    ))
+
 const eventually = <E, R>(condition: Effect.Effect<boolean, E, R>) =>
   condition.pipe(
     Effect.repeat({ until: (done) => done, schedule: Schedule.spaced("20 millis") }),
-    Effect.timeout("10 seconds")
+    Effect.timeout("20 seconds")
   )
 
 const exit = (started: Sandbox.Started) =>
   started.exitCode.pipe(
     Effect.repeat({ until: Option.isSome, schedule: Schedule.spaced("20 millis") }),
     Effect.map(Option.getOrThrow),
-    Effect.timeout("10 seconds")
+    Effect.timeout("30 seconds")
   )
 
 const content = (sandbox: Shape, file: string) =>

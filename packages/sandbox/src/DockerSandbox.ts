@@ -14,11 +14,11 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
 import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import * as Docker from "./internal/dockerClient.ts"
 import * as Container from "./internal/dockerContainer.ts"
 import * as Exec from "./internal/dockerExec.ts"
+import { feed } from "./internal/feed.ts"
 import * as Sandbox from "./Sandbox.ts"
 
 /**
@@ -292,14 +292,6 @@ const attachWith = Effect.fnUntraced(function*(
   const exec = (operation: Docker.Operation, options: Exec.ExecOptions) =>
     Exec.exec(client, operation, [...user, id], options)
 
-  // What a client that's gone already says of its input is that it's gone.
-  const feed = (running: Exec.Running, bytes: Uint8Array) =>
-    Stream.make(bytes).pipe(
-      Stream.run(running.handle.stdin),
-      Effect.ignore,
-      Effect.raceFirst(Effect.exit(running.ended))
-    )
-
   const start: Sandbox.Sandbox["Service"]["start"] = Effect.fnUntraced(function*(options) {
     // The client stays when this is done, for it tells how the program ends.
     const own = yield* Scope.fork(scope)
@@ -312,7 +304,9 @@ const attachWith = Effect.fnUntraced(function*(
       keep: 4096
     }).pipe(
       Effect.tap((running) => running.pid),
-      Effect.tap((running) => feed(running, new TextEncoder().encode(`${Redacted.value(options.stdinLine)}\n`))),
+      Effect.tap((running) =>
+        feed(running.handle, new TextEncoder().encode(`${Redacted.value(options.stdinLine)}\n`), running.ended)
+      ),
       Effect.tap((running) => running.read),
       Scope.provide(own),
       Effect.onExit((exit) => Exit.isFailure(exit) ? Scope.close(own, exit) : Effect.void)
@@ -397,7 +391,7 @@ const attachWith = Effect.fnUntraced(function*(
         stdin: "pipe",
         keep: 4096
       })
-      yield* feed(running, content)
+      yield* feed(running.handle, content, running.ended)
       yield* running.ended
     }, Effect.scoped),
 

@@ -13,6 +13,7 @@ import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
 import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import { feed } from "./internal/feed.ts"
 import * as Sandbox from "./Sandbox.ts"
 
 /**
@@ -56,12 +57,8 @@ export const make: Effect.Effect<
         )
         // From here on the scope's end leaves it alone, and the host may exit.
         yield* Effect.asVoid(handle.unref)
-        yield* Stream.make(new TextEncoder().encode(`${Redacted.value(options.stdinLine)}\n`)).pipe(
-          Stream.run(handle.stdin),
-          // A program that ended without reading is told by its exit code.
-          Effect.ignore,
-          Effect.raceFirst(Effect.ignore(handle.exitCode))
-        )
+        // A program that ended without reading is told by its exit code.
+        yield* feed(handle, new TextEncoder().encode(`${Redacted.value(options.stdinLine)}\n`), handle.exitCode)
         return {
           exitCode: Effect.gen(function*() {
             if (yield* Effect.orDie(handle.isRunning)) return Option.none()
