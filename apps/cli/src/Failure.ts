@@ -1,7 +1,7 @@
 /**
  * How a command ends that didn't do what was asked: one line that says what to do, and an exit code.
  */
-import { type BridgeUnavailable, describeReason } from "@gangway/client/BridgeUnavailable"
+import { type BridgeUnavailable, describeReason, lastLine } from "@gangway/client/BridgeUnavailable"
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Exit from "effect/Exit"
@@ -79,13 +79,14 @@ export const ending = (exit: Exit.Exit<unknown, unknown>): { readonly exitCode: 
 const problemOf = ({ message }: CliError.CliError): string =>
   message.replace("Expected: Schema validation failed: ", "").replace(/\.$/, "")
 
-// Of a bridge's log, its last line says why it ended.
 const unavailable = ({ bridge, message, reason }: BridgeUnavailable): string => {
   switch (reason._tag) {
     case "LaunchFailed": {
-      const last = reason.log.trimEnd().split("\n").at(-1) ?? ""
+      const last = lastLine(reason.log)
       if (reason.exitCode === 127 || reason.exitCode === 126) {
-        return `the bridge program can't be run (${last}): name it with --bridge-command or GANGWAY_BRIDGE`
+        // A shell says first where it read what it can't run.
+        const problem = last.replace(/^.*: \d+: /, "")
+        return `the bridge program can't be run (${problem}): name it with --bridge-command or GANGWAY_BRIDGE`
       }
       // What a bridge says at its own end is for people. One that was killed has said nothing of it.
       if (reason.launches === 1 && last !== "") return `bridge ${bridge} can't be launched: ${last}`

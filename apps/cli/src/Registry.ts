@@ -90,7 +90,7 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
     const fs = yield* FileSystem.FileSystem
     const path = yield* Path.Path
     const root = path.join(yield* stateHome, "gangway")
-    const failed = (error: PlatformError | Schema.SchemaError) => new RegistryError({ problem: error.message })
+    const failed = (error: PlatformError) => new RegistryError({ problem: problemOf(error) })
     yield* Effect.mapError(
       Effect.andThen(fs.makeDirectory(root, { recursive: true, mode: 0o700 }), fs.chmod(root, 0o700)),
       failed
@@ -109,7 +109,7 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
           error.reason._tag === "NotFound" ? Effect.succeedNone : Effect.fail(error)),
         Effect.mapError((error) =>
           error._tag === "SchemaError"
-            ? new RegistryError({ problem: `${file} isn't what was written there` })
+            ? new RegistryError({ problem: `${file} isn't what gangway wrote there, so remove it` })
             : failed(error)
         )
       )
@@ -142,3 +142,11 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
     })
   })
 )
+
+// The system's own words, which name the operation and mostly the file.
+const problemOf = ({ message, reason }: PlatformError): string => {
+  if (!(reason.cause instanceof Error)) return message
+  const path = reason._tag === "BadArgument" ? undefined : reason.pathOrDescriptor
+  const words = reason.cause.message
+  return path === undefined || words.includes(`${path}`) ? words : `${path}: ${words}`
+}

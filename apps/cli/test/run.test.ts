@@ -325,6 +325,26 @@ describe("a wrong command line", { concurrent: true }, () => {
         assert.match(stderr.trimEnd(), says)
       }), { concurrency: 3, discard: true }))
 
+  test("in a directory that's gone says so, and does without it where it isn't needed", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      yield* fs.makeDirectory(`${user.root}/gone`)
+      const inGone = (args: ReadonlyArray<string>) => {
+        const child = Bun.spawnSync(["sh", "-c", `rmdir "$PWD"; exec "$@"`, "sh", ...commandOf(args)], {
+          cwd: `${user.root}/gone`,
+          env: user.env
+        })
+        return { exitCode: child.exitCode, stderr: String(child.stderr) }
+      }
+      assert.deepStrictEqual(inGone(["run", "x", "--agent", "scripted"]), {
+        exitCode: 2,
+        stderr: "gangway: the current directory is gone: name one with --directory\n"
+      })
+      yield* fs.makeDirectory(`${user.root}/gone`)
+      const named = inGone(["run", "x", "--agent", "scripted", "--directory", user.directory])
+      assert.strictEqual(named.exitCode, 0, named.stderr)
+    }))
+
   test("names a session, a turn or an agent that isn't there", (user) =>
     Effect.gen(function*() {
       yield* scripted(user, "Hi.", "--session", "s1")
@@ -351,6 +371,12 @@ describe("a wrong command line", { concurrent: true }, () => {
         missing.stderr,
         /^gangway: the bridge program can't be run \([^\n]+\): name it with --bridge-command[^\n]+\n$/
       )
+      const crash = `["sh", "-c", "echo 'TypeError: boom' >&2; echo '    at f (x.ts:1:2)' >&2; exit 1"]`
+      const crashed = yield* scripted(user, "x", "--bridge-command", crash)
+      assert.deepStrictEqual([crashed.exitCode, crashed.stderr], [
+        4,
+        "gangway: bridge scripted can't be launched: TypeError: boom\n"
+      ])
       const fs = yield* FileSystem.FileSystem
       yield* fs.makeDirectory(`${user.root}/bin`)
       yield* fs.symlink("/bin/sh", `${user.root}/bin/sh`)

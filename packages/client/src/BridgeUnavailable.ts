@@ -104,8 +104,16 @@ export const describeReason: (reason: Reason) => string = Reason.match({
   InvalidOptions: ({ problem }) => `it can't be launched with these options: ${problem}`
 })
 
-// The last one says why the bridge ended.
-const lastLine = (log: string): string => log.trimEnd().split("\n").at(-1)!.trim().replace(/\.$/, "")
+/**
+ * The line of a log that says why its program ended: the last one, without a full stop, but for those of a stack trace.
+ *
+ * @category formatting
+ * @since 0.1.0
+ */
+export const lastLine = (log: string): string => {
+  const lines = log.split("\n").filter((line) => line.trim() !== "")
+  return (lines.findLast((line) => !/^\s/.test(line)) ?? lines.at(-1) ?? "").trim().replace(/\.$/, "")
+}
 
 /**
  * A bridge couldn't be reached, launched or used, for as long as was tried.

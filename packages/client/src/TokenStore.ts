@@ -134,7 +134,7 @@ const makeToken = (crypto: Crypto.Crypto) =>
 const checked = (token: Redacted.Redacted<string>, file: string) =>
   Redacted.value(token).length >= 32
     ? Effect.succeed(token)
-    : Effect.fail(new TokenStoreError({ problem: `${file} holds no token` }))
+    : Effect.fail(new TokenStoreError({ problem: `${file} holds no token: remove it, and another one is made` }))
 
 const toError = (cause: PlatformError.PlatformError | TokenStoreError) =>
   cause._tag === "TokenStoreError" ? cause : new TokenStoreError({ problem: cause.message, cause })

@@ -136,7 +136,10 @@ const sessionRecord = Effect.fnUntraced(function*(
   const fs = yield* FileSystem.FileSystem
   const before = Option.getOrUndefined(known)
   const given = Option.getOrUndefined(options.directory)
-  const directory = given === undefined ? before?.directory ?? path.resolve(".") : path.resolve(given)
+  const directory = given === undefined && before !== undefined ? before.directory : yield* Effect.try({
+    try: () => path.resolve(given ?? "."),
+    catch: () => new UsageError({ problem: "the current directory is gone: name one with --directory" })
+  })
   const isDirectory = yield* fs.stat(directory).pipe(
     Effect.map(({ type }) => type === "Directory"),
     Effect.orElseSucceed(() => false)

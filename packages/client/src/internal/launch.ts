@@ -189,6 +189,18 @@ export const connector = (
     return yield* launchFailed(1)
   })
 
+  // A proxy may refuse for a bridge that died as it does for one that's about to listen. Its process says which, where
+  // it's gone; that there is one says nothing.
+  const isGone = ({ pid }: Bridge.ListeningFile) =>
+    sandbox.run({
+      command: ["sh", "-c", `kill -0 "$0" 2>&1`, String(pid)],
+      env: { LC_ALL: "C" },
+      timeout: "5 seconds"
+    }).pipe(
+      Effect.map(({ exitCode, stdout }) => exitCode !== 0 && /no such process/i.test(stdout)),
+      Effect.orElseSucceed(() => false)
+    )
+
   const connect: Connector["connect"] = Effect.fnUntraced(function*({ launch, retired }) {
     let dead: string | undefined = retired
     let suspect: { readonly launch: string; readonly since: number } | undefined
@@ -217,7 +229,7 @@ export const connector = (
       const now = yield* Monotonic.now
       if (suspect?.launch !== file.value.launch) {
         suspect = { launch: file.value.launch, since: now }
-        if ((yield* wake) === "restarted") {
+        if ((yield* wake) === "restarted" || (yield* isGone(file.value))) {
           dead = file.value.launch
           continue
         }
