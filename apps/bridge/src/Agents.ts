@@ -5,6 +5,7 @@
  */
 import { ClaudeCode, Scripted } from "@gangway/drivers"
 import type { Bridge } from "@gangway/server"
+import * as AgentUser from "@gangway/server/AgentUser"
 import type { Driver, DriverDefinition } from "@gangway/server/Driver"
 import { decodeAgentOptions, LaunchLineError } from "@gangway/server/LaunchLine"
 import * as Effect from "effect/Effect"
@@ -16,7 +17,11 @@ const agent = <Options extends Schema.Top & { readonly DecodingServices: never }
   const decode = decodeAgentOptions(definition.options)
   return {
     name: definition.name,
-    make: (options: Bridge.AgentOptions) => Effect.flatMap(decode(options), definition.make)
+    make: Effect.fnUntraced(function*(options: Bridge.AgentOptions) {
+      const make = definition.make(yield* decode(options))
+      if (options.agentUser === undefined) return yield* make
+      return yield* AgentUser.makeDriver({ user: options.agentUser, name: definition.name, make })
+    })
   }
 }
 

@@ -73,13 +73,20 @@ const origin = text(
 )
 
 /**
- * The agent's options: `agent` names the driver, the rest is that driver's own.
+ * The agent's options: `agent` names the driver, `agentUser` the user of the sandbox that the agent runs as, by name or
+ * uid, where that isn't the bridge's own; the rest is that driver's own.
  *
  * @category schemas
  * @since 0.1.0
  */
 export const AgentOptions = Schema.StructWithRest(
-  Schema.Struct({ agent: Schema.String.check(Schema.isPattern(idPattern)) }),
+  Schema.Struct({
+    agent: Schema.String.check(Schema.isPattern(idPattern)),
+    agentUser: Schema.optionalKey(Schema.Union([
+      Schema.NonEmptyString,
+      Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+    ]))
+  }),
   [Schema.JsonObject]
 )
 

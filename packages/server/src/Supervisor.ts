@@ -12,6 +12,7 @@ import type * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
 import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import type { AgentUser } from "./AgentUser.ts"
 import * as agentLauncher from "./internal/agentLauncher.ts"
 import * as agentProcess from "./internal/agentProcess.ts"
 import * as processTree from "./internal/processTree.ts"
@@ -125,6 +126,8 @@ export interface Options {
   readonly marker: { readonly name: string; readonly value: string }
   /** Replaces known secrets. */
   readonly redact: (text: string) => string
+  /** Who the processes run as; absent, the bridge's own user. */
+  readonly user?: AgentUser | undefined
 }
 
 /**
@@ -256,7 +259,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         mark: options.marker.value,
         redact: options.redact
       }).pipe(
-        Effect.provideService(ChildProcessSpawner, yield* agentLauncher.make(spawner.value)),
+        Effect.provideService(ChildProcessSpawner, yield* agentLauncher.make(spawner.value, options.user)),
         Scope.provide(scope),
         Effect.onError(() => Scope.close(scope, Exit.void))
       )

@@ -6,6 +6,7 @@ import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as PlatformError from "effect/PlatformError"
+import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
@@ -139,3 +140,7 @@ const where = (command: ChildProcess.Command) => ({
 
 const refused = (command: ChildProcess.Command, code: string) =>
   PlatformError.systemError({ _tag: "PermissionDenied", ...where(command), cause: { code } })
+
+/** What keeps a program from being started, in the system's words; nothing of its arguments. */
+export const problemOf = ({ reason: { cause } }: PlatformError.PlatformError): string | undefined =>
+  Predicate.hasProperty(cause, "code") && Predicate.isString(cause.code) ? cause.code : undefined
