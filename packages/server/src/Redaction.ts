@@ -95,6 +95,36 @@ export const make = (secrets: Iterable<Secret>): Redaction => {
   }
 }
 
+/**
+ * Whether `redacted` may be what a redaction made of this JSON: a name may stand for any text. So a secret needn't be
+ * known, and none has to be kept, not even as a digest, by which a short one could be found. What secrets were replaced
+ * in the keys of doesn't fit.
+ *
+ * @category guards
+ * @since 0.1.0
+ */
+export const mayComeFrom = (redacted: unknown, value: unknown): boolean => {
+  if (typeof redacted === "string") return typeof value === "string" && textMayComeFrom(redacted, value.toWellFormed())
+  if (typeof redacted !== "object" || redacted === null) return redacted === value
+  if (typeof value !== "object" || value === null || Array.isArray(redacted) !== Array.isArray(value)) return false
+  const entries = Object.entries(redacted)
+  return entries.length === Object.keys(value).length &&
+    entries.every(([key, field]) => Object.hasOwn(value, key) && mayComeFrom(field, value[key as keyof typeof value]))
+}
+
+const textMayComeFrom = (redacted: string, text: string): boolean => {
+  const pieces = redacted.split(/\[redacted:[^\]]*\]/)
+  const last = pieces.pop()!
+  if (pieces.length === 0) return last === text
+  let from = 0
+  for (const [i, piece] of pieces.entries()) {
+    const found = i === 0 && !text.startsWith(piece) ? -1 : text.indexOf(piece, from)
+    if (found === -1) return false
+    from = found + piece.length
+  }
+  return text.length - last.length >= from && text.endsWith(last)
+}
+
 interface Pattern {
   readonly name: string
   readonly value: string

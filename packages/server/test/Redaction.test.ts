@@ -37,7 +37,44 @@ const redactPlainly = (secrets: Record<string, string>, text: string): string =>
   return redacted
 }
 
+const plainLetters = Schema.Literals(["a", "b", "aa", "\"", "😀"])
+const plain = (min: number, max: number) =>
+  Schema.Array(plainLetters).check(Schema.isMinLength(min), Schema.isMaxLength(max))
+
 describe("Redaction", () => {
+  it.prop(
+    "knows its texts again by what it made of them",
+    { whole: plain(0, 30), secrets: Schema.Array(plain(1, 4)).check(Schema.isMaxLength(3)), other: plain(0, 30) },
+    ({ other, secrets, whole }) => {
+      const redaction = make(Object.fromEntries(secrets.map((secret, i) => [`S${i}`, secret.join("").repeat(4)])))
+      const made = redaction.text(whole.join(""))
+      assert.isTrue(Redaction.mayComeFrom(made, whole.join("")))
+      if (made === whole.join("")) {
+        assert.strictEqual(Redaction.mayComeFrom(made, other.join("")), made === other.join(""))
+      }
+    }
+  )
+
+  it("knows JSON again by what it made of it, and nothing else", () => {
+    const made = { a: ["[redacted:KEY], and [redacted:KEY].", 1], b: null, c: { d: true } }
+    assert.isTrue(Redaction.mayComeFrom(made, { c: { d: true }, a: ["x, and , and .", 1], b: null }))
+    for (
+      const other of [
+        { ...made, a: ["x, and y", 1] },
+        { ...made, a: ["x and y.", 1] },
+        { ...made, a: ["x, and y.", 2] },
+        { ...made, a: ["x, and y."] },
+        { ...made, b: {} },
+        { ...made, c: { e: true } },
+        { ...made, c: [true] },
+        { a: made.a, b: null },
+        { ...made, more: null }
+      ]
+    ) assert.isFalse(Redaction.mayComeFrom(made, other), JSON.stringify(other))
+    // Both ends are there once.
+    assert.isFalse(Redaction.mayComeFrom("ab[redacted:KEY]ba", "aba"))
+  })
+
   it.prop(
     "makes of deltas, however they are split, what it makes of the whole text",
     {

@@ -45,6 +45,82 @@ describe("a session's secrets", () => {
   )
 
   Sessions.test(
+    "are no reason to refuse an answer that is given again, also where they aren't known any more",
+    Effect.gen(function*() {
+      const asks: Puppet.Act = (turn) =>
+        Effect.gen(function*() {
+          yield* turn.callHostTool({ id: "c1", name: "login", params: {} })
+          yield* turn.requestApproval({ approvalId: "a1", toolCallId: "c", name: "Bash", params: {}, edits: false })
+          return { finishReason: "stop" }
+        })
+      const first = yield* Sessions.started(Puppet.make({ asks }), { env: { KEY: secret("hush-hush-0123") } })
+      const turn = Sessions.turn(1)
+      const answers = (client: Sessions.Client, key: string, url = "https://example.org") =>
+        Effect.all([
+          Effect.isSuccess(client.SubmitToolResult({
+            session: Sessions.session,
+            turn,
+            toolCallId: "c1",
+            result: { header: `Basic ${key}, \ud83d`, urls: [url, `${url}?${key}&${key}`], port: 80 },
+            isFailure: false
+          })),
+          Effect.isSuccess(client.Approve({
+            session: Sessions.session,
+            turn,
+            approvalId: "a1",
+            decision: "deny",
+            reason: `${key} is ${url}`
+          }))
+        ])
+      yield* first.client.StartTurn(Sessions.act(1, "asks"))
+      yield* Sessions.firstPart(first.client, turn, "tool-call")
+      const [result] = yield* answers(first.client, "hush-hush-0123")
+      assert.isTrue(result)
+      yield* Sessions.firstPart(first.client, turn, "tool-approval-request")
+      // While the turn runs, it's known what the agent heard.
+      assert.deepStrictEqual(yield* answers(first.client, "hush-hush-0123"), [true, true])
+      const decided = yield* Sessions.read(first.client, turn)
+      assert.include(JSON.stringify(decided.parts), "Basic [redacted:KEY], �")
+
+      yield* first.end
+      const { client } = yield* Sessions.launch(Puppet.make({}).driver, first.stateDirectory)
+      assert.deepStrictEqual(yield* answers(client, "hush-hush-0123"), [true, true])
+      assert.deepStrictEqual(yield* answers(client, "hush-hush-0123", "https://example.com"), [false, false])
+      yield* client.StartSession({ ...first.start, env: { KEY: secret("another-one-4567") } })
+      assert.deepStrictEqual(yield* answers(client, "hush-hush-0123"), [true, true])
+      assert.deepStrictEqual(yield* answers(client, "hush-hush-0123", "[redacted:KEY]"), [false, false])
+    })
+  )
+
+  Sessions.test(
+    "are compared while the turn runs that was answered with them",
+    Effect.gen(function*() {
+      const calls: Puppet.Act = (turn) =>
+        Effect.andThen(turn.callHostTool({ id: "c1", name: "login", params: {} }), Effect.never)
+      const { client } = yield* Sessions.started(Puppet.make({ calls }), {
+        env: { A: secret("hush-hush-0123"), B: secret("hush-hush-4567") }
+      })
+      yield* client.StartTurn(Sessions.act(1, "calls"))
+      yield* Sessions.firstPart(client, Sessions.turn(1), "tool-call")
+      const submit = (result: string) =>
+        client.SubmitToolResult({
+          session: Sessions.session,
+          turn: Sessions.turn(1),
+          toolCallId: "c1",
+          result,
+          isFailure: false
+        })
+      yield* submit("hush-hush-0123")
+      yield* submit("hush-hush-0123")
+      for (const other of ["hush-hush-4567", "[redacted:A]", "something"]) {
+        const refused = yield* Effect.flip(submit(other))
+        assert.strictEqual(refused._tag, "AlreadyAnswered")
+        assert.include(JSON.stringify(refused), "[redacted:A]")
+      }
+    })
+  )
+
+  Sessions.test(
     "are replaced where deltas split them, in answers, and in whatever else a part says",
     Effect.gen(function*() {
       const value = "hush-hush-0123"

@@ -5,7 +5,9 @@
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import type * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
+import { mayComeFrom } from "../Redaction.ts"
 import { canonicalJson } from "./digest.ts"
 
 export type Answer =
@@ -24,6 +26,8 @@ interface Asked {
   readonly heard: Deferred.Deferred<Answer>
   /** The answer as it's in the log. */
   logged: Answer | undefined
+  /** The same as it was given, with its secrets; absent where only the log tells of it. */
+  given: Answer | undefined
   /** Whether the attempt that asked it has ended. */
   earlier: boolean
   /** Whether a later attempt asked it again. */
@@ -59,16 +63,21 @@ const isClosed = (entry: Asked) => entry.earlier && entry.logged === undefined
 const isAllowAlways = (answer: Answer) => answer.type === "tool-approval-response" && answer.decision === "allow-always"
 
 // What makes two answers equal.
-const content = (answer: Answer): string => {
+const content = (answer: Answer): ReadonlyArray<Schema.Json> => {
   switch (answer.type) {
     case "tool-result":
-      return canonicalJson([answer.result, answer.isFailure])
+      return [answer.result, answer.isFailure]
     case "tool-approval-response":
-      return canonicalJson([answer.decision, answer.reason ?? null])
+      return [answer.decision, answer.reason ?? null]
     case "question-answer":
-      return canonicalJson([answer.answer, answer.isFailure])
+      return [answer.answer, answer.isFailure]
   }
 }
+
+const isSame = ({ given, logged }: Asked, answer: Answer): boolean =>
+  given === undefined
+    ? mayComeFrom(content(logged!), content(answer))
+    : canonicalJson(content(given)) === canonicalJson(content(answer))
 
 /** Makes the table of a turn. `append` logs a part, synced; `redact` replaces secrets in it. */
 export const make = (options: {
@@ -93,6 +102,7 @@ export const make = (options: {
       key,
       heard: Deferred.makeUnsafe(),
       logged: undefined,
+      given: undefined,
       earlier: false,
       replaced: false
     })
@@ -154,13 +164,14 @@ export const make = (options: {
       }),
     answer: Effect.fnUntraced(function*(kind, id, answer) {
       const entry = asked.get(slot(kind, id))!
-      const redacted = options.redact(answer)
       if (entry.logged !== undefined) {
-        if (content(entry.logged) === content(redacted)) return
+        if (isSame(entry, answer)) return
         return yield* new Bridge.AlreadyAnswered({ answer: entry.logged as never })
       }
+      const redacted = options.redact(answer)
       yield* options.append(redacted)
       entry.logged = redacted
+      entry.given = answer
       if (isAllowAlways(answer)) yield* allowing.get(id) ?? Effect.void
       yield* Deferred.succeed(entry.heard, answer)
     }, (effect) => oneAtATime.withPermit(Effect.uninterruptible(effect))),
