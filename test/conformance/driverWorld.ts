@@ -2,10 +2,10 @@
  * Where a driver is tested with its real agent: directories, a scripted model, and a bridge in miniature.
  */
 import * as BunServices from "@effect/platform-bun/BunServices"
-import { describe, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import type { Bridge } from "@gangway/protocol"
 import type { Driver, SessionOptions, Turn } from "@gangway/server/Driver"
-import { Effect, Exit, Fiber, FileSystem, Option, type Scope } from "effect"
+import { Effect, Exit, Fiber, FileSystem, Option, type Schema, type Scope } from "effect"
 import { type Answers, type Host, makeLog, openHost, partsOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import type { InstalledAgent } from "../installAgent.ts"
 import * as ModelServer from "../model/ModelServer.ts"
@@ -23,13 +23,30 @@ export interface Profile {
     /** More variables for the agent's environment. */
     readonly env?: Readonly<Record<string, string>>
   }) => Effect.Effect<Driver, Bridge.DriverError, BunServices.BunServices>
-  /** The agent's name of the tool that runs commands. */
+  /** What it can do; cases that need more show that it can't. */
+  readonly capabilities: Bridge.Capabilities
+  /** The name by which its parts call the tool that runs commands. */
   readonly shell: string
   /** The name under which the model calls a host tool. */
   readonly hostTool: (name: string) => string
+  /** The file that a request to write one names. */
+  readonly fileOf: (params: Schema.Json) => string
+  /** The effort that a request to the model asks for. */
+  readonly effortOf: (body: unknown) => string | undefined
+  /** Whether a conversation's state, as text, holds the call of a command, and not only the prompt that scripts it. */
+  readonly holdsCall: (state: string, command: string) => boolean
+  /** Answers in the form that a turn asks for, and whether a request to the model tells of it. */
+  readonly structured: { readonly answer: (value: Schema.Json) => Step; readonly asks: (body: unknown) => boolean }
+  /** Whether it tells of a model call that was cut what is known. */
+  readonly tellsCutSteps: boolean
+  /** Whether a host can say what a compaction is to keep. */
+  readonly compactsAsTold: boolean
+  /** The files in its home that are of no conversation. */
+  readonly ownFiles: RegExp
 }
 
 export interface World {
+  readonly profile: Profile
   readonly root: string
   readonly directory: string
   readonly home: string
@@ -55,6 +72,7 @@ export const makeWorld = Effect.fnUntraced(function*(profile: Profile) {
   const server = yield* ModelServer.start
   const driver = yield* profile.make({ program: profile.agent.program!, url: server.url, home })
   const world: World = {
+    profile,
     root,
     directory,
     home,
@@ -81,6 +99,26 @@ export const test = (
     () => Effect.flatMap(makeWorld(profile), body).pipe(Effect.scoped, Effect.provide(BunServices.layer)),
     120_000
   )
+
+/**
+ * A test of what not every agent can do. Where this one can't, it shows that the driver says so.
+ */
+export const testOf = (
+  profile: Profile,
+  capability: keyof Bridge.Capabilities,
+  name: string,
+  body: Parameters<typeof test>[2]
+) =>
+  profile.capabilities[capability] === true
+    ? test(profile, name, body)
+    : test(profile, `can't do what needs '${capability}', and says so: ${name}`, (world) =>
+      Effect.gen(function*() {
+        assert.isFalse(world.driver.capabilities[capability])
+        const { agent } = yield* world.open()
+        if (capability === "continuation") assert.isUndefined(agent.reconcile)
+        if (capability === "compaction") assert.isUndefined(agent.compact)
+        if (capability === "state") assert.isUndefined(agent.readState)
+      }))
 
 /** A suite with an agent, or the reason why it's skipped. Its tests run beside each other: the agents mostly wait. */
 export const suite = (profile: Profile, name: string, body: () => void) =>
@@ -119,26 +157,44 @@ export const abort = Effect.fnUntraced(function*(host: Host, running: Fiber.Fibe
   return Option.isSome(ended)
 })
 
-/** A message of a model request, without what differs from request to request. */
+interface Message {
+  readonly role?: string
+  readonly type?: string
+  readonly content?: string | ReadonlyArray<object> | null
+}
+
+const blocksOf = (content: Message["content"]) =>
+  typeof content === "string" ? [{ type: "text", text: content }] : content ?? []
+
+/**
+ * The messages of a request to the model, without what differs from request to request, and without what the agent says
+ * in its own name.
+ */
 export const messagesOf = (request: ModelServer.Recorded): ReadonlyArray<unknown> => {
-  const { messages } = request.body as { messages: ReadonlyArray<{ role: string; content: unknown }> }
-  return messages.filter(({ role }) => role !== "system").map(({ content, role }) => ({
+  const { input, messages } = request.body as {
+    messages?: ReadonlyArray<Message>
+    input?: ReadonlyArray<Message>
+  }
+  const theirs = (messages ?? input ?? []).filter(({ role }) => role !== "system" && role !== "developer")
+  if (input !== undefined) return theirs
+  return theirs.map(({ content, role }) => ({
     role,
-    content: (typeof content === "string" ? [{ type: "text", text: content }] : content as ReadonlyArray<object>).map(
-      (block) => ({ ...block, cache_control: undefined })
-    )
+    content: blocksOf(content).map((block) => ({ ...block, cache_control: undefined }))
   }))
 }
 
 /** The tool calls of messages without a result, and results without a call: a model refuses either. */
 export const unpaired = (messages: ReadonlyArray<unknown>): ReadonlyArray<string> => {
-  const blocks = (messages as ReadonlyArray<{ content: ReadonlyArray<Record<string, string>> }>).flatMap(
-    ({ content }) => content
-  )
-  const ids = (type: string, field: string) =>
-    blocks.filter((block) => block["type"] === type).map((block) => block[field]!)
-  const calls = ids("tool_use", "id")
-  const results = ids("tool_result", "tool_use_id")
+  const blocks = (messages as ReadonlyArray<Message>).flatMap((
+    message
+  ) => [message, ...blocksOf(message.content)]) as ReadonlyArray<Record<string, string>>
+  const ids = (types: ReadonlyArray<string>, field: string) =>
+    blocks.filter(({ type = "" }) => types.includes(type)).map((block) => block[field]!)
+  const calls = [...ids(["tool_use"], "id"), ...ids(["function_call", "custom_tool_call"], "call_id")]
+  const results = [
+    ...ids(["tool_result"], "tool_use_id"),
+    ...ids(["function_call_output", "custom_tool_call_output"], "call_id")
+  ]
   return [...calls.filter((id) => !results.includes(id)), ...results.filter((id) => !calls.includes(id))]
 }
 
@@ -177,8 +233,7 @@ export const killIn = Effect.fnUntraced(function*(world: World, host: Host, word
   yield* waitForFile(`${world.directory}/done.txt`, word)
   const { pid } = host.processes.at(-1)!
   yield* Effect.repeat(host.agent.readState!, {
-    // As the call's input, not as the prompt's script.
-    until: (state) => JSON.stringify(state).includes(`"command":"echo ${word} >> done.txt`)
+    until: (state) => world.profile.holdsCall(JSON.stringify(state), `echo ${word} >> done.txt`)
   })
   yield* Effect.sync(() => process.kill(pid, "SIGKILL"))
 })

@@ -41,8 +41,34 @@ const claude: Profile = {
         ...env
       }
     }),
+  capabilities: {
+    reasoning: true,
+    toolParams: true,
+    hostTools: true,
+    approvals: true,
+    questions: true,
+    images: true,
+    fileChanges: true,
+    compaction: true,
+    continuation: true,
+    state: true,
+    structuredOutput: true,
+    mcpServers: true,
+    effort: true,
+    usage: true
+  },
   shell: "Bash",
-  hostTool: (name) => `mcp__host__${name}`
+  hostTool: (name) => `mcp__host__${name}`,
+  fileOf: (params) => (params as { file_path: string }).file_path,
+  effortOf: (body) => (body as { output_config?: { effort?: string } }).output_config?.effort,
+  holdsCall: (state, command) => state.includes(`"command":"${command}`),
+  structured: {
+    answer: (value) => ({ tool: ["StructuredOutput", value as Schema.JsonObject] }),
+    asks: (body) => JSON.stringify((body as { tools: unknown }).tools).includes("StructuredOutput")
+  },
+  tellsCutSteps: true,
+  compactsAsTold: true,
+  ownFiles: /^$/
 }
 
 driverConformance(claude)
