@@ -11,6 +11,11 @@ export * as DockerSandbox from "./DockerSandbox.ts"
 /**
  * @since 0.1.0
  */
+export * as Executable from "./Executable.ts"
+
+/**
+ * @since 0.1.0
+ */
 export * as LocalSandbox from "./LocalSandbox.ts"
 
 /**
