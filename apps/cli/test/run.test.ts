@@ -354,7 +354,7 @@ describe("a wrong command line", { concurrent: true }, () => {
         ["attach", "--session", "s1", "--from", "100"],
         ["run", "x", "--bridge", "scripted"]
       ], (args) => run(user, args))
-      assert.deepStrictEqual(said.map(({ exitCode }) => exitCode), [2, 2, 2, 2])
+      assert.deepStrictEqual(said.map(({ exitCode }) => exitCode), [2, 2, 2, 2], said.map(({ stderr }) => stderr).join(""))
       assert.deepStrictEqual(said.map(({ stdout }) => stdout), ["", "", "", ""])
       const [session, turn, part, agent] = said.map(({ stderr }) => stderr)
       assert.strictEqual(session, "gangway: bridge scripted has no session s2\n")
