@@ -58,11 +58,16 @@ export const connector = (
         : { _tag: "SandboxFailed", error }
     })
   const wake = Effect.mapError(sandbox.wake, failed)
+  // Whether it was started since a connection is sought: then no bridge is left in it.
+  let restarted = false
   // A sandbox that stopped is started by the first thing that's asked of it.
   const awake = <A>(effect: Effect.Effect<A, SandboxError>) =>
     Effect.catch(effect, (error) =>
       error.reason._tag === "NotRunning"
-        ? Effect.andThen(wake, Effect.mapError(effect, failed))
+        ? Effect.flatMap(wake, (woke) => {
+          restarted ||= woke === "restarted"
+          return Effect.mapError(effect, failed)
+        })
         : Effect.fail(failed(error)))
 
   const listeningFile = Effect.map(
@@ -202,6 +207,7 @@ export const connector = (
     )
 
   const connect: Connector["connect"] = Effect.fnUntraced(function*({ launch, retired }) {
+    restarted = false
     let dead: string | undefined = retired
     let suspect: { readonly launch: string; readonly since: number } | undefined
     let elsewhere = 0
@@ -221,9 +227,10 @@ export const connector = (
       if (Result.isSuccess(opened)) return opened.success
       reason = opened.failure.reason
       if (isFinal(reason, file.value)) return yield* opened.failure
-      if (isStale(reason)) {
+      if (isStale(reason) || restarted) {
         // Only if the file still says so when it's read again.
         dead = file.value.launch
+        restarted = false
         continue
       }
       const now = yield* Monotonic.now
