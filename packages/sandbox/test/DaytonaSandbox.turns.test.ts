@@ -1,0 +1,141 @@
+import * as BunServices from "@effect/platform-bun/BunServices"
+import { afterAll, assert, describe, it } from "@effect/vitest"
+import { Launcher, TokenStore, Turn } from "@gangway/client"
+import { Scripted } from "@gangway/drivers"
+import { Bridge } from "@gangway/protocol"
+import { DaytonaSandbox } from "@gangway/sandbox"
+import { Effect, Fiber, Layer, Option, Redacted, Schedule, Schema, Stream } from "effect"
+import { readFileSync } from "node:fs"
+import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
+import { processesOf } from "../../../test/daytona/Processes.ts"
+
+const server = new DaytonaServer()
+afterAll(() => server.close())
+
+const bridge = Bridge.BridgeId.make("b1")
+const session = Bridge.SessionId.make("s1")
+const turn = Bridge.TurnId.make("t1")
+const program = new URL("../../../apps/bridge/src/main.ts", import.meta.url).pathname
+const token = "a-token-that-has-32-characters-at-least"
+const secret = "a-secret-of-the-agent's"
+
+const account = { apiKey: Redacted.make(server.apiKey), apiUrl: server.apiUrl }
+
+// A host's client, attached to a sandbox that exists.
+const connect = Effect.fnUntraced(function*(sandbox: string) {
+  const { home } = server.get(sandbox).toolbox
+  const services = yield* Layer.build(
+    Launcher.layer({ command: [process.execPath, program] }).pipe(
+      Layer.provide([
+        DaytonaSandbox.layerAttach({ ...account, sandbox }),
+        TokenStore.layerToken(Redacted.make(token))
+      ]),
+      Layer.provide(BunServices.layer)
+    )
+  )
+  return yield* Effect.provide(
+    Launcher.Launcher.use(({ connect }) =>
+      connect({
+        bridge,
+        stateDirectory: `${home}/state`,
+        agentOptions: { agent: "scripted", home: `${home}/agent`, env: { KEY: Redacted.make(secret) } },
+        idleTimeout: "1 minute"
+      })
+    ),
+    services
+  )
+})
+
+// A sandbox of its own, a host's client, and a turn that takes a while.
+const world = Effect.gen(function*() {
+  const sandbox = yield* DaytonaSandbox.make(account)
+  const loopback = server.get(sandbox.id)
+  const directory = `${loopback.toolbox.home}/work`
+  yield* sandbox.run({ command: ["mkdir", directory], timeout: "10 seconds" })
+  const listening = sandbox.readFile(Bridge.listeningFile(`${loopback.toolbox.home}/state`)).pipe(
+    Effect.map((bytes) => new TextDecoder().decode(Option.getOrThrow(bytes))),
+    Effect.flatMap(Schema.decodeEffect(Schema.fromJsonString(Bridge.ListeningFile)))
+  )
+  const client = yield* connect(sandbox.id)
+  const started = yield* client.startSession({ session, directory, permissions: "all" })
+  const startTurn = (policy: Turn.Policy = {}) =>
+    started.startTurn({
+      ...policy,
+      turn,
+      prompt: Scripted.toPrompt({
+        steps: [{ actions: [{ type: "text", random: { length: 300 }, chunk: 10, delay: 10 }], repeat: 4 }]
+      })
+    })
+  return { sandbox, loopback, directory, listening, client, startTurn }
+})
+
+// Reads all of a turn, and does something when so many parts have come.
+const readWhile = <R>(turn: Turn.Turn, events: ReadonlyArray<readonly [parts: number, Effect.Effect<unknown, unknown, R>]>) =>
+  Effect.gen(function*() {
+    let seen = 0
+    const reader = yield* turn.parts().pipe(
+      Stream.tap(() => Effect.sync(() => seen++)),
+      Stream.runCollect,
+      Effect.forkScoped
+    )
+    for (const [parts, event] of events) {
+      yield* eventually(Effect.sync(() => seen >= parts))
+      yield* event
+    }
+    const parts = yield* Fiber.join(reader)
+    let next = 1
+    for (const part of parts) {
+      assert.strictEqual(part.n, next)
+      next = Turn.nextNumber(part)
+    }
+    return parts
+  })
+
+const continuations = (parts: ReadonlyArray<Turn.TurnPart>) =>
+  parts.filter(({ part }) => part.type === "turn-continued").length
+
+const eventually = <E, R>(condition: Effect.Effect<boolean, E, R>) =>
+  condition.pipe(
+    Effect.repeat({ until: (done) => done, schedule: Schedule.spaced("10 millis") }),
+    Effect.timeout("20 seconds")
+  )
+
+const proxies = (loopback: ReturnType<typeof server.get>) => [...loopback.proxies.values()]
+
+describe("a host with a bridge in a Daytona sandbox", () => {
+  it.live("runs a turn while its connection is cut, and reads each part once", () =>
+    Effect.gen(function*() {
+      const { loopback, startTurn } = yield* world
+      const handle = yield* startTurn()
+      const cut = Effect.sync(() => {
+        for (const proxy of proxies(loopback)) proxy.cut()
+      })
+      const parts = yield* readWhile(handle, [[5, cut], [40, cut], [80, cut]])
+      assert.strictEqual(continuations(parts), 0)
+      assert.strictEqual((yield* handle.end).type, "finished")
+      assert.strictEqual(Turn.toText(parts).length, 4 * 300 + 3 * 2)
+      assert.strictEqual(proxies(loopback).flatMap(({ statuses }) => statuses).filter((status) => status === 101).length, 4)
+    }).pipe(Effect.scoped))
+
+  it.live("continues a turn whose bridge is killed", () =>
+    Effect.gen(function*() {
+      const { listening, sandbox, startTurn } = yield* world
+      const handle = yield* startTurn()
+      const kill = Effect.flatMap(listening, ({ pid }) =>
+        sandbox.run({ command: ["kill", "-KILL", String(pid)], timeout: "10 seconds" }))
+      const parts = yield* readWhile(handle, [[10, kill], [60, kill]])
+      assert.strictEqual(continuations(parts), 2)
+      assert.strictEqual((yield* handle.end).type, "finished")
+    }).pipe(Effect.scoped), 60_000)
+
+  it.live("wakes a sandbox that is stopped in the middle of a turn, and continues it", () =>
+    Effect.gen(function*() {
+      const { listening, loopback, startTurn } = yield* world
+      const handle = yield* startTurn()
+      const before = (yield* listening).launch
+      const parts = yield* readWhile(handle, [[10, Effect.promise(() => server.stop(loopback))]])
+      assert.strictEqual(continuations(parts), 1)
+      assert.strictEqual((yield* handle.end).type, "finished")
+      assert.notStrictEqual((yield* listening).launch, before)
+    }).pipe(Effect.scoped), 60_000)
+})
