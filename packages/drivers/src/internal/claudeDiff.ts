@@ -4,14 +4,7 @@
 import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-
-const Hunk = Schema.Struct({
-  oldStart: Schema.Int,
-  oldLines: Schema.Int,
-  newStart: Schema.Int,
-  newLines: Schema.Int,
-  lines: Schema.Array(Schema.String)
-})
+import { Hunk, unifiedDiff, wholeFile } from "./unifiedDiff.ts"
 
 const Edited = Schema.Struct({
   filePath: Schema.String,
@@ -52,28 +45,3 @@ export const fileChange = (result: unknown, toolCallId: string): typeof Bridge.F
   if (notebook === undefined || notebook.error !== undefined) return undefined
   return { type: "file-change", path: notebook.notebook_path, kind: "update", toolCallId }
 }
-
-const noNewline = "\\ No newline at end of file"
-
-const wholeFile = (content: string): ReadonlyArray<typeof Hunk.Type> => {
-  if (content === "") return []
-  const ended = content.endsWith("\n")
-  const lines = (ended ? content.slice(0, -1) : content).split("\n")
-  return [{
-    oldStart: 0,
-    oldLines: 0,
-    newStart: 1,
-    newLines: lines.length,
-    lines: [...lines.map((line) => `+${line}`), ...(ended ? [] : [noNewline])]
-  }]
-}
-
-const unifiedDiff = (path: string, created: boolean, hunks: ReadonlyArray<typeof Hunk.Type>): string =>
-  [
-    `--- ${created ? "/dev/null" : path}`,
-    `+++ ${path}`,
-    ...hunks.flatMap(({ lines, newLines, newStart, oldLines, oldStart }) => [
-      `@@ -${oldStart},${oldLines} +${newStart},${newLines} @@`,
-      ...lines
-    ])
-  ].join("\n") + "\n"

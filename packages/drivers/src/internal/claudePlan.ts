@@ -4,6 +4,7 @@
 import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { planOf } from "./plan.ts"
 
 const Todos = Schema.Struct({
   newTodos: Schema.Array(Schema.Struct({ content: Schema.String, status: Schema.String }))
@@ -28,7 +29,7 @@ export const makePlan = () => {
     switch (name) {
       case "TodoWrite": {
         const todos = take(Todos, result)
-        return todos === undefined ? undefined : plan(todos.newTodos)
+        return todos === undefined ? undefined : planOf(todos.newTodos)
       }
       case "TaskCreate": {
         const created = take(TaskCreated, result)
@@ -54,16 +55,6 @@ export const makePlan = () => {
       default:
         return undefined
     }
-    return plan([...tasks.values()])
+    return planOf([...tasks.values()])
   }
 }
-
-const plan = (
-  entries: ReadonlyArray<{ readonly content: string; readonly status: string }>
-): typeof Bridge.Plan.Type => ({
-  type: "plan",
-  entries: entries.map(({ content, status }) => ({
-    content,
-    status: status === "completed" ? "completed" : status === "in_progress" ? "in-progress" : "pending"
-  }))
-})

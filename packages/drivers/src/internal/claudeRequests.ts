@@ -15,7 +15,6 @@ import type { makeParts } from "./claudeParts.ts"
 import * as Permission from "./claudePermission.ts"
 import type { Claude } from "./claudeProcess.ts"
 import { respond } from "./claudeTools.ts"
-import type { joinSurrogates } from "./surrogates.ts"
 
 /** What the CLI works on: a turn, or a compaction. */
 export interface Work {
@@ -25,7 +24,6 @@ export interface Work {
   /** Who is asked; a compaction asks nobody. */
   readonly turn: Turn | undefined
   readonly parts: ReturnType<typeof makeParts>
-  readonly join: ReturnType<typeof joinSurrogates>
   /** What the CLI asked and waits for, by the request's id. */
   readonly asking: FiberMap.FiberMap<string>
   readonly done: Deferred.Deferred<Finished, TurnFailed>

@@ -28,7 +28,6 @@ import * as Prompt from "./claudePrompt.ts"
 import { reconcile } from "./claudeReconcile.ts"
 import { answer, type Work } from "./claudeRequests.ts"
 import * as Transcript from "./claudeTranscript.ts"
-import { joinSurrogates } from "./surrogates.ts"
 
 export interface Agent {
   readonly program: string
@@ -127,9 +126,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   // ---------------------------------------------------------------------------
 
   const emit = Effect.fnUntraced(function*(work: Work, parts: ReadonlyArray<Bridge.AgentPart>) {
-    for (const part of parts) {
-      for (const joined of work.join(part)) yield* work.emit(joined)
-    }
+    for (const part of parts) yield* work.emit(part)
   })
 
   const complete = (work: Work) => {
@@ -296,7 +293,6 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       turn,
       emit: given.emit,
       parts: makeParts({ plan }),
-      join: joinSurrogates(),
       asking: yield* FiberMap.make<string>(),
       done: Deferred.makeUnsafe(),
       sent: false,

@@ -102,8 +102,14 @@ const toCounts = (counts: typeof Counts.Type): TokenCounts => ({
   reasoningOutputTokens: counts.reasoning_output_tokens
 })
 
-/** The summary in the message that a compaction leaves, after the line with which Codex introduces it. */
-export const summaryIn = (message: string): string => message.slice(message.indexOf("\n") + 1)
+/**
+ * The summary in the message that a compaction leaves, after the line with which Codex introduces it. OpenAI's own API
+ * tells none.
+ */
+export const summaryIn = (message: string): string | undefined => {
+  const summary = message.slice(message.indexOf("\n") + 1)
+  return summary === "" ? undefined : summary
+}
 
 /** The path in an address of a file. */
 const pathOf = (address: string): string =>

@@ -15,11 +15,12 @@ type Part = Bridge.AgentPart
 /** An item that is a tool call. */
 export type CallItem = Exclude<
   ThreadItem,
-  { readonly type: "agentMessage" | "reasoning" | "contextCompaction" }
+  { readonly type: "userMessage" | "agentMessage" | "reasoning" | "contextCompaction" }
 >
 
 export const isCall = (item: ThreadItem): item is CallItem =>
-  item.type !== "agentMessage" && item.type !== "reasoning" && item.type !== "contextCompaction"
+  item.type !== "userMessage" && item.type !== "agentMessage" && item.type !== "reasoning" &&
+  item.type !== "contextCompaction"
 
 export const by = (parent: string | undefined) => parent === undefined ? {} : { parent }
 

@@ -84,7 +84,8 @@ export const thread = (
   config: {
     ...(options.apiKey === undefined && options.baseUrl === undefined ? {} : {
       model_provider: provider,
-      [`model_providers.${provider}.name`]: "OpenAI",
+      // With OpenAI by that name, Codex uses what only OpenAI's own API can do.
+      [`model_providers.${provider}.name`]: options.baseUrl === undefined ? "OpenAI" : provider,
       [`model_providers.${provider}.base_url`]: options.baseUrl ?? openAi,
       [`model_providers.${provider}.wire_api`]: "responses",
       ...(options.apiKey === undefined ? {} : { [`model_providers.${provider}.env_key`]: "OPENAI_API_KEY" })

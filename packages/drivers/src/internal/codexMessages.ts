@@ -24,6 +24,9 @@ export const FileUpdate = Schema.Struct({
 const item = <const Type extends string, const Fields extends Schema.Struct.Fields>(type: Type, fields: Fields) =>
   Schema.Struct({ type: Schema.Literal(type), id: text, ...fields })
 
+/** A prompt, once the conversation holds it. */
+export const UserMessage = item("userMessage", {})
+
 export const AgentMessage = item("agentMessage", { text })
 
 export const Reasoning = item("reasoning", { summary: Schema.Array(text), content: Schema.Array(text) })
@@ -72,8 +75,9 @@ export const ImageView = item("imageView", { path: text })
 
 export const ContextCompaction = item("contextCompaction", {})
 
-/** The items that make parts. */
+/** The items that are made something of. */
 export const ThreadItem = Schema.Union([
+  UserMessage,
   AgentMessage,
   Reasoning,
   CommandExecution,

@@ -99,6 +99,8 @@ export const makeParts = (options: {
   const completed = (item: ThreadItem, thread: string, summary: string | undefined): ReadonlyArray<Part> => {
     const parent = parentOf(thread)
     switch (item.type) {
+      case "userMessage":
+        return []
       case "agentMessage":
       case "reasoning": {
         const kind = item.type === "reasoning" ? "reasoning" : "text"

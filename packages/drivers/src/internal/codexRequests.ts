@@ -18,7 +18,6 @@ import type { makeParts } from "./codexParts.ts"
 import type { Codex } from "./codexProcess.ts"
 import * as Prompt from "./codexPrompt.ts"
 import { scriptOf } from "./codexShell.ts"
-import type { joinSurrogates } from "./surrogates.ts"
 
 /** What Codex works on: a turn, or a compaction. */
 export interface Work {
@@ -28,7 +27,6 @@ export interface Work {
   /** Who is asked; a compaction asks nobody. */
   readonly turn: Turn | undefined
   readonly parts: ReturnType<typeof makeParts>
-  readonly join: ReturnType<typeof joinSurrogates>
   /** What Codex asked and waits for, by the request's id. */
   readonly asking: FiberMap.FiberMap<Messages.RequestId>
   readonly done: Deferred.Deferred<Finished, TurnFailed>

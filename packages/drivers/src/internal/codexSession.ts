@@ -26,7 +26,6 @@ import * as Prompt from "./codexPrompt.ts"
 import { reconcile } from "./codexReconcile.ts"
 import { answer, type Work } from "./codexRequests.ts"
 import * as Rollout from "./codexRollout.ts"
-import { joinSurrogates } from "./surrogates.ts"
 
 export interface Agent {
   readonly program: string
@@ -123,9 +122,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   // ---------------------------------------------------------------------------
 
   const emit = Effect.fnUntraced(function*(work: Work, parts: ReadonlyArray<Bridge.AgentPart>) {
-    for (const part of parts) {
-      for (const joined of work.join(part)) yield* work.emit(joined)
-    }
+    for (const part of parts) yield* work.emit(part)
   })
 
   const warn = (work: Work, message: string) =>
@@ -209,7 +206,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
   const openThread = Effect.fnUntraced(function*(codex: Codex) {
     const settings = Launch.thread(agent.options, options)
-    if (thread !== undefined && begun) {
+    if (thread !== undefined && (yield* find) !== undefined) {
       return yield* codex.ask("thread/resume", { threadId: thread, excludeTurns: true, ...settings })
     }
     return yield* codex.ask("thread/start", {
@@ -282,7 +279,6 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         thread: () => thread,
         trigger: given.turn === undefined ? "manual" : "auto"
       }),
-      join: joinSurrogates(),
       asking: yield* FiberMap.make<Messages.RequestId>(),
       done: Deferred.makeUnsafe(),
       sent: false,
