@@ -216,9 +216,10 @@ export interface Turn {
   /** Whether the agent's own events are wanted as `raw` parts. */
   readonly raw: boolean
   /**
-   * Takes a part for the log; waits where the disk is slow, never for a reader. The bridge replaces secrets, splits
-   * what is long and counts the steps. A `tool-call` with `providerExecuted: false` can be answered by hosts from then
-   * on. What hosts are asked otherwise, their answers, and what becomes of the log are parts that the bridge writes.
+   * Takes a part for the log; waits where the disk is slow, never for a reader. The bridge replaces secrets, joins
+   * characters that deltas split, cuts what is long and counts the steps. A `tool-call` with `providerExecuted: false`
+   * can be answered by hosts from then on. What hosts are asked otherwise, their answers, and what becomes of the log
+   * are parts that the bridge writes.
    */
   readonly emit: (part: Bridge.AgentPart) => Effect.Effect<void>
   /**
