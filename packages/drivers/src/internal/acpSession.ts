@@ -1,0 +1,419 @@
+/**
+ * A session with an agent of the Agent Client Protocol: its process, and the turn that it works on.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import { type AgentSession, type Finished, type SessionOptions, type Turn, TurnFailed } from "@gangway/server/Driver"
+import * as Crypto from "effect/Crypto"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as FileSystem from "effect/FileSystem"
+import * as Option from "effect/Option"
+import * as Path from "effect/Path"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import { LoopbackServer } from "../LoopbackServer.ts"
+import * as Client from "./acpClient.ts"
+import { type Connection, failed, RpcCode, RpcError, start } from "./acpConnection.ts"
+import * as Conversation from "./acpConversation.ts"
+import { turnFailed } from "./acpFailure.ts"
+import * as HostTools from "./acpHostTools.ts"
+import * as Launch from "./acpLaunch.ts"
+import { Initialized, NewSession, PermissionRequest, Prompted, SessionSettings, SessionUpdate } from "./acpMessages.ts"
+import { makeParts, type Parts } from "./acpParts.ts"
+import * as Permission from "./acpPermission.ts"
+import * as Prompt from "./acpPrompt.ts"
+import { makeReplay, reconcile, type Replay } from "./acpReconcile.ts"
+import { finishReason } from "./acpUsage.ts"
+import { nudge } from "./claudePrompt.ts"
+
+type Services = FileSystem.FileSystem | Path.Path | Crypto.Crypto | LoopbackServer
+
+interface Running {
+  readonly connection: Connection
+  readonly initialized: Initialized
+  settings: SessionSettings
+  /** The model that it was started with. */
+  readonly model: string | undefined
+  current: string | undefined
+}
+
+/** A turn that the agent works on. */
+interface Work {
+  readonly turn: Turn
+  parts: Parts
+  readonly done: Deferred.Deferred<Prompted, TurnFailed>
+  /** Done where the turn is to stop: who waits for a host gives up. */
+  readonly stopped: Deferred.Deferred<void>
+  sent: boolean
+  asked: number
+}
+
+const interrupted = new TurnFailed({ kind: "unknown", message: "The turn was interrupted." })
+
+export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: SessionOptions): Effect.fn.Return<
+  AgentSession,
+  Bridge.DriverError | Bridge.ContextLost,
+  Services | Scope.Scope
+> {
+  const context = yield* Effect.context<Services>()
+  const scope = yield* Effect.scope
+  const { profile } = agent
+  const { directory } = options
+  const tools = new Set(options.tools.map(({ name }) => name))
+  const fs = yield* FileSystem.FileSystem
+  const lock = yield* Semaphore.make(1)
+  const client = yield* Client.make({ directory, processes: options.processes })
+  const partsOptions = { profile, tools, outputOf: client.outputOf }
+
+  const lost = (problem: string) => new Bridge.ContextLost({ session: options.session, problem })
+
+  let conversation = options.conversation === undefined ? undefined : Conversation.fromString(options.conversation)
+  /** How many messages of the user's the conversation holds. */
+  let prompts = 0
+  let replay: Replay | undefined
+  let running: Running | undefined
+  let work: Work | undefined
+
+  // ---------------------------------------------------------------------------
+  // What the agent says
+  // ---------------------------------------------------------------------------
+
+  // One after the other, whoever has something to tell.
+  const emit = (work: Work, make: () => ReadonlyArray<Bridge.AgentPart>) =>
+    lock.withPermit(Effect.gen(function*() {
+      for (const part of make()) yield* work.turn.emit(part)
+    }))
+
+  const onNotification = Effect.fnUntraced(function*(connection: Connection, method: string, params: Schema.Json) {
+    if (running !== undefined && connection !== running.connection) return
+    if (work?.turn.raw === true) yield* work.turn.emit({ type: "raw", event: { method, params } })
+    if (method !== "session/update") return
+    const told = Option.getOrUndefined(decodeUpdate(params))
+    if (told === undefined || told.sessionId !== conversation?.id) return
+    if (work?.sent === true) {
+      const { parts } = work
+      return yield* emit(work, () => parts.take(told.update))
+    }
+    replay?.take(told.update)
+  })
+
+  const onRequest = Effect.fnUntraced(function*(_: Connection, method: string, params: Schema.Json): Effect.fn.Return<
+    Schema.Json,
+    RpcError
+  > {
+    if (method === "session/request_permission") {
+      const request = yield* Effect.fromOption(decodePermission(params)).pipe(
+        Effect.mapError(() => new RpcError({ code: RpcCode.invalidParams, message: "no request for permission" }))
+      )
+      return yield* work === undefined ? Effect.succeed(Permission.cancelled) : permit(work, request)
+    }
+    // Only what the agent was told that it may ask.
+    const answer = profile === undefined ? client.answer(method) : undefined
+    if (answer !== undefined) return yield* answer(params)
+    return yield* new RpcError({ code: RpcCode.methodNotFound, message: `${method} is not supported` })
+  })
+
+  const permit = Effect.fnUntraced(function*(work: Work, request: PermissionRequest) {
+    const { toolCallId } = request.toolCall
+    // It may be asked for before the call itself is told whole.
+    if (work.parts.isAnnounced(toolCallId)) {
+      yield* Effect.suspend(() => work.parts.isAnnounced(toolCallId) ? Effect.fail("waiting") : Effect.void).pipe(
+        Effect.retry(Schedule.spaced("10 millis")),
+        Effect.timeoutOption("250 millis"),
+        Effect.ignore
+      )
+    }
+    let asked: ReturnType<Parts["asked"]> | undefined
+    yield* emit(work, () => {
+      asked = work.parts.asked(request.toolCall)
+      return asked.parts
+    })
+    const { call, name } = asked!
+    const approval = yield* Effect.provideContext(Permission.approval(call, name, directory), context)
+    const approvalId = `${work.turn.attempt}-${++work.asked}-${toolCallId}`
+    return yield* Effect.raceFirst(
+      Effect.map(
+        work.turn.requestApproval({ ...approval, approvalId }),
+        ({ decision }) => Permission.answer(request, decision)
+      ),
+      Effect.as(Deferred.await(work.stopped), Permission.cancelled)
+    )
+  })
+
+  const callHost: HostTools.CallTool = Effect.fnUntraced(function*(name, params) {
+    const asked = work
+    if (asked === undefined) return { result: "No turn is running.", isFailure: true }
+    // The agent tells of its call about when it makes it.
+    const told = yield* Effect.sync(() => asked.parts.hostCall(name)).pipe(
+      Effect.repeat({ schedule: Schedule.spaced("10 millis"), until: (id) => id !== undefined }),
+      Effect.timeoutOption("2 seconds")
+    )
+    const id = Option.getOrUndefined(told) ?? `host-${asked.turn.attempt}-${++asked.asked}`
+    yield* emit(asked, () => asked.parts.takeHostCall(id))
+    return yield* Effect.raceFirst(
+      asked.turn.callHostTool({ id, name, params }),
+      Effect.as(Deferred.await(asked.stopped), { result: "The turn was interrupted.", isFailure: true })
+    )
+  })
+
+  const onExit = Effect.fnUntraced(function*(connection: Connection, problem: string) {
+    if (connection !== running?.connection) return
+    running = undefined
+    if (work === undefined) return
+    const isStopped = yield* Deferred.isDone(work.stopped)
+    yield* Deferred.fail(
+      work.done,
+      isStopped ? interrupted : new TurnFailed({ kind: "agent-exit", message: `${agent.title}: ${problem}` })
+    )
+  })
+
+  // ---------------------------------------------------------------------------
+  // The process
+  // ---------------------------------------------------------------------------
+
+  const instructions = profile?.instructionsFile === true && options.instructions !== undefined
+    ? yield* files(Effect.gen(function*() {
+      const file = yield* fs.makeTempFileScoped({ prefix: "gangway-instructions-", suffix: ".md" })
+      yield* fs.writeFileString(file, options.instructions!)
+      return file
+    }))
+    : undefined
+  const empty = profile?.env === undefined
+    ? ""
+    : yield* files(fs.makeTempDirectoryScoped({ prefix: "gangway-empty-" }))
+  const hostTools = tools.size === 0 ? undefined : yield* HostTools.serve(options.tools, callHost)
+
+  const save = (next: Conversation.Conversation) => {
+    conversation = next
+    return Effect.mapError(
+      options.saveConversation(Conversation.toString(next)),
+      ({ message }) => failed("unknown", message)
+    )
+  }
+
+  /** Asks for something without which nothing goes on. */
+  const need = <A>(
+    connection: Connection,
+    schema: Schema.Codec<A, unknown>,
+    method: string,
+    params: object
+  ): Effect.Effect<A, Bridge.DriverError | RpcError> =>
+    Effect.flatMap(connection.request(method, params), (answer) =>
+      Effect.mapError(
+        Schema.decodeEffect(schema)(answer ?? {}),
+        ({ message }) => failed("protocol", `${method} was answered in a form that isn't the protocol's: ${message}`)
+      ))
+
+  const launch = Effect.gen(function*() {
+    replay = undefined
+    const connection = yield* start(
+      options.processes,
+      Launch.command(agent, options, { instructions, empty }),
+      { onNotification, onRequest, onExit }
+    ).pipe(Scope.provide(scope))
+    const initialized = yield* need(connection, Initialized, "initialize", Launch.initialize(profile))
+    if (initialized.protocolVersion !== 1) {
+      return yield* failed("protocol", `it speaks version ${initialized.protocolVersion} of the protocol, not 1`)
+    }
+    yield* authenticate(connection)
+    const servers = yield* Launch.mcpServers(initialized, options.mcpServers, hostTools)
+    const settings = yield* begin(connection, initialized, { cwd: directory, mcpServers: servers })
+    const model = modelOf(settings)
+    const started: Running = { connection, initialized, settings, model, current: model }
+    running = started
+    yield* setMode(started)
+    return started
+  }).pipe(
+    Effect.catchTag("RpcError", ({ code, message }) =>
+      Effect.fail(failed(
+        "start",
+        code === RpcCode.authRequired ? `it isn't logged in: ${message}` : message
+      )))
+  )
+
+  const authenticate = Effect.fnUntraced(function*(connection: Connection) {
+    const known = profile?.auth
+    const isReady = known !== undefined &&
+      Launch.variableOf(Launch.environment(agent.options, options))(known.variable) !== undefined
+    const methodId = agent.options.authMethod ?? (isReady ? known.method : undefined)
+    if (methodId !== undefined) yield* connection.request("authenticate", { methodId })
+  })
+
+  const begin = Effect.fnUntraced(function*(connection: Connection, initialized: Initialized, place: object) {
+    if (conversation !== undefined) {
+      if (initialized.agentCapabilities?.loadSession !== true) {
+        return yield* lost("the agent can't load a conversation")
+      }
+      const { id } = conversation
+      const telling = makeReplay(partsOptions, conversation.place)
+      replay = telling
+      const loaded = yield* Effect.result(
+        need(connection, SessionSettings, "session/load", { sessionId: id, ...place })
+      )
+      if (loaded._tag === "Success") {
+        prompts = telling.count()
+        return loaded.success
+      }
+      if (loaded.failure._tag === "DriverError") return yield* loaded.failure
+      if (options.established || conversation.place !== undefined) {
+        return yield* lost(`the agent can't load its conversation ${id}: ${loaded.failure.message}`)
+      }
+    }
+    replay = undefined
+    const { sessionId, ...settings } = yield* need(connection, NewSession, "session/new", place)
+    prompts = 0
+    yield* save({ id: sessionId, place: undefined })
+    return settings
+  })
+
+  const setMode = Effect.fnUntraced(function*({ connection, settings }: Running) {
+    const mode = agent.options.mode ?? profile?.mode
+    if (mode === undefined || settings.modes?.currentModeId === mode) return
+    yield* connection.request("session/set_mode", { sessionId: conversation!.id, modeId: mode })
+  })
+
+  const setModel = Effect.fnUntraced(function*(running: Running, model: string | undefined) {
+    const wanted = model ?? agent.options.model ?? running.model
+    if (wanted === undefined || wanted === running.current) return
+    const { connection, settings } = running
+    const sessionId = conversation!.id
+    const option = configOf(settings)
+    yield* (option === undefined
+      ? connection.request("session/set_model", { sessionId, modelId: wanted })
+      : connection.request("session/set_config_option", { sessionId, configId: option.id, value: wanted })).pipe(
+        Effect.catchTag("RpcError", ({ message }) =>
+          Effect.fail(
+            new TurnFailed({ kind: "invalid-request", message: `The agent has no model '${wanted}': ${message}` })
+          ))
+      )
+    running.current = wanted
+  })
+
+  const ready = Effect.suspend(() =>
+    running === undefined || running.connection.gone() ? launch : Effect.succeed(running)
+  )
+
+  // ---------------------------------------------------------------------------
+  // A turn
+  // ---------------------------------------------------------------------------
+
+  const send = Effect.fnUntraced(function*(current: Work) {
+    const { turn } = current
+    const started = yield* ready
+    yield* setModel(started, turn.model)
+    const isNudge = turn.continued?.prompted === true
+    const { promptCapabilities } = started.initialized.agentCapabilities ?? {}
+    const prompt = isNudge
+      ? [{ type: "text", text: nudge }]
+      : yield* Prompt.content(turn.prompt, {
+        images: promptCapabilities?.image === true,
+        resources: promptCapabilities?.embeddedContext === true
+      }, instructions === undefined && prompts === 0 ? options.instructions : undefined)
+    const { id } = conversation!
+    if (!isNudge) {
+      const text = turn.prompt.find((part) => part.type === "text")?.text ?? ""
+      yield* save({ id, place: { turn: turn.turn, before: prompts, text: Conversation.fingerprint(text) } })
+    }
+    if (yield* Deferred.isDone(current.stopped)) return yield* interrupted
+    current.parts = makeParts({ ...partsOptions, prompt: ++prompts })
+    current.sent = true
+    replay = undefined
+    const answer = yield* need(started.connection, Prompted, "session/prompt", { sessionId: id, prompt }).pipe(
+      Effect.catchTag("RpcError", (error) => Effect.fail(turnFailed(error)))
+    )
+    yield* Deferred.succeed(current.done, answer)
+  })
+
+  const run = Effect.fnUntraced(function*(turn: Turn): Effect.fn.Return<
+    Finished,
+    TurnFailed | Bridge.DriverError | Bridge.ContextLost,
+    Scope.Scope
+  > {
+    // Nothing may wait before this is there: an interrupt that came earlier would be missed.
+    const current: Work = {
+      turn,
+      parts: makeParts({ ...partsOptions, prompt: prompts }),
+      done: Deferred.makeUnsafe(),
+      stopped: Deferred.makeUnsafe(),
+      sent: false,
+      asked: 0
+    }
+    work = current
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        if (work === current) work = undefined
+      })
+    )
+    // An agent that ended meanwhile says more about it than the request that failed.
+    const prompted = yield* Effect.raceFirst(
+      Deferred.await(current.done),
+      Effect.andThen(
+        Effect.catchIf(
+          send(current),
+          (error) => error._tag === "DriverError" && error.kind === "exit",
+          (error) => Effect.delay(Effect.fail(error), "5 seconds")
+        ),
+        Effect.never
+      )
+    ).pipe(
+      Effect.tapError(() => emit(current, () => current.parts.close(undefined)))
+    )
+    yield* emit(current, () => current.parts.close(prompted))
+    return { finishReason: finishReason(prompted.stopReason) }
+  })
+
+  if (conversation !== undefined) yield* launch
+
+  return {
+    conversation: options.conversation,
+
+    reconcile: Effect.fnUntraced(function*(previous) {
+      const { place } = conversation ?? {}
+      if (conversation === undefined) return { keep: 0, recovered: [], prompted: false }
+      if (replay === undefined || running === undefined || running.connection.gone()) {
+        running = undefined
+        yield* launch
+      }
+      const reconciled = yield* reconcile(replay ?? makeReplay(partsOptions, undefined), place, previous)
+      return "lost" in reconciled ? yield* lost(reconciled.lost) : reconciled
+    }),
+
+    run: (turn) =>
+      Effect.scoped(run(turn)).pipe(
+        // Where something doesn't end well, the bridge ends its processes.
+        Effect.onError(() => Effect.sync(() => void (running = undefined)))
+      ),
+
+    interrupt: Effect.suspend(() => {
+      const current = work
+      if (current === undefined) return Effect.void
+      const connection = running?.connection
+      return Effect.andThen(
+        Deferred.succeed(current.stopped, undefined),
+        !current.sent || connection === undefined || conversation === undefined
+          ? Deferred.fail(current.done, interrupted)
+          // An agent that is just taking the prompt up doesn't stop for what came too early.
+          : connection.notify("session/cancel", { sessionId: conversation.id }).pipe(
+            Effect.repeat({ schedule: Schedule.spaced("250 millis"), until: () => Deferred.isDone(current.done) })
+          )
+      ).pipe(Effect.asVoid)
+    })
+  }
+
+  function files<A, E extends { readonly message: string }, R>(effect: Effect.Effect<A, E, R>) {
+    return Effect.mapError(effect, ({ message }) => failed("unknown", message))
+  }
+})
+
+const decodeUpdate = Schema.decodeUnknownOption(SessionUpdate)
+const decodePermission = Schema.decodeUnknownOption(PermissionRequest)
+
+const configOf = ({ configOptions }: SessionSettings) =>
+  configOptions?.find(({ category, id }) => category === "model" || id === "model")
+
+const modelOf = (settings: SessionSettings): string | undefined => {
+  const value = configOf(settings)?.currentValue ?? settings.models?.currentModelId
+  return typeof value === "string" ? value : undefined
+}
