@@ -75,24 +75,33 @@ const world = Effect.gen(function*() {
   return { sandbox, proxy, listening, kill, connect }
 })
 
-// A turn that takes a second or two.
+// A turn of a second or two, which ends once it may.
 const startTurn = Effect.fnUntraced(function*(
   { connect }: Effect.Success<typeof world>,
   policy: Turn.Policy = {}
 ) {
   const client = yield* connect
-  const started = yield* client.startSession({ session, directory, permissions: "all", env: { KEY: Redacted.make(secret) } })
+  const started = yield* client.startSession({
+    session,
+    directory,
+    permissions: "all",
+    env: { KEY: Redacted.make(secret) }
+  })
   return yield* started.startTurn({
     ...policy,
     turn,
     prompt: Scripted.toPrompt({
-      steps: [{ actions: [{ type: "text", random: { length: 300 }, chunk: 10, delay: 10 }], repeat: 4 }]
+      steps: [
+        { actions: [{ type: "text", random: { length: 300 }, chunk: 10, delay: 10 }], repeat: 4 },
+        { actions: [{ type: "tool", name: "wait", command: ["sh", "-c", "until [ -e go ]; do sleep 0.1; done"] }] }
+      ]
     })
   })
 })
 
-// Reads all of a turn, and does something when so many parts have come.
+// Reads all of a turn, and does something when so many parts have come; then it may end.
 const readWhile = <R>(
+  { sandbox }: Effect.Success<typeof world>,
   turn: Turn.Turn,
   events: ReadonlyArray<readonly [parts: number, Effect.Effect<unknown, unknown, R>]>
 ) =>
@@ -107,6 +116,7 @@ const readWhile = <R>(
       yield* eventually(Effect.sync(() => seen >= parts))
       yield* event
     }
+    yield* awake(sandbox, sandbox.writeFile(`${directory}/go`, new Uint8Array()))
     const parts = yield* Fiber.join(reader)
     let next = 1
     for (const part of parts) {
@@ -116,6 +126,13 @@ const readWhile = <R>(
     assert.strictEqual(Turn.toText(parts).length, 4 * 300 + 3 * 2)
     assert.strictEqual((yield* turn.end).type, "finished")
     return parts
+  })
+
+// Whoever comes first wakes it.
+const awake = <A>(sandbox: Sandbox.Sandbox["Service"], effect: Effect.Effect<A, Sandbox.SandboxError>) =>
+  Effect.retry(effect, {
+    while: ({ reason }) => Effect.as(sandbox.wake, reason._tag === "NotRunning"),
+    times: 3
   })
 
 const continuations = (parts: ReadonlyArray<Turn.TurnPart>) =>
@@ -141,7 +158,7 @@ describe("a host with a bridge in a container", {
         const handle = yield* startTurn(here)
         const opened = here.proxy.opened
         const cut = Effect.sync(() => here.proxy.cut())
-        const parts = yield* readWhile(handle, [[5, cut], [40, cut], [80, cut]])
+        const parts = yield* readWhile(here, handle, [[5, cut], [40, cut], [80, cut]])
         assert.strictEqual(continuations(parts), 0)
         assert.isAtLeast(here.proxy.opened - opened, 3)
       }), 60_000)
@@ -151,7 +168,7 @@ describe("a host with a bridge in a container", {
         const here = yield* world
         const handle = yield* startTurn(here)
         const before = (yield* here.listening).launch
-        const parts = yield* readWhile(handle, [[10, here.kill], [60, here.kill]])
+        const parts = yield* readWhile(here, handle, [[10, here.kill], [60, here.kill]])
         assert.strictEqual(continuations(parts), 2)
         assert.notStrictEqual((yield* here.listening).launch, before)
       }), 60_000)
@@ -173,7 +190,7 @@ describe("a host with a bridge in a container", {
           const client = yield* here.connect
           const summary = (yield* client.hello).sessions.find((found) => found.session === session)
           assert.deepInclude(summary?.latest, { turn, state: "aborted" })
-          const parts = yield* readWhile<never>(yield* startTurn(here), [])
+          const parts = yield* readWhile<never>(here, yield* startTurn(here), [])
           assert.isAtLeast(continuations(parts), 1)
         }),
       60_000
@@ -185,7 +202,7 @@ describe("a host with a bridge in a container", {
         Effect.gen(function*() {
           const here = yield* world
           const handle = yield* startTurn(here)
-          const parts = yield* readWhile(handle, [[10, docker("stop", here.sandbox.id)]])
+          const parts = yield* readWhile(here, handle, [[10, docker("stop", here.sandbox.id)]])
           assert.strictEqual(continuations(parts), 1)
         }),
       60_000
@@ -197,7 +214,7 @@ describe("a host with a bridge in a container", {
         const handle = yield* startTurn(here)
         const before = (yield* here.listening).launch
         const pause = Effect.andThen(docker("pause", here.sandbox.id), Effect.sync(() => here.proxy.cut()))
-        const parts = yield* readWhile(handle, [[10, pause]])
+        const parts = yield* readWhile(here, handle, [[10, pause]])
         assert.strictEqual(continuations(parts), 0)
         assert.strictEqual((yield* here.listening).launch, before)
       }), 60_000)
@@ -228,7 +245,7 @@ describe("a host with a bridge in a container", {
       Effect.gen(function*() {
         const here = yield* world
         const handle = yield* startTurn(here)
-        yield* readWhile(handle, [[
+        yield* readWhile(here, handle, [[
           10,
           Effect.gen(function*() {
             const { stdout } = yield* here.sandbox.run({
