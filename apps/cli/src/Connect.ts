@@ -42,8 +42,9 @@ export const connect = Effect.fnUntraced(function*(options: {
   const launcher = yield* Launcher.make({ command, cwd: registry.root }).pipe(
     Effect.provide(Layer.mergeAll(LocalSandbox.layer, TokenStore.layerFile(registry.tokens)))
   )
-  const onStatus = yield* ConnectionNotes.make({ json })
-  return { client: yield* launcher.connect({ bridge, stateDirectory, agentOptions, host, onStatus }), env }
+  const { connecting, onStatus } = yield* ConnectionNotes.make({ json })
+  const client = yield* connecting(launcher.connect({ bridge, stateDirectory, agentOptions, host, onStatus }))
+  return { client, env }
 })
 
 /** The bridge that's meant, with its agent: the one that is named, or the only one. */

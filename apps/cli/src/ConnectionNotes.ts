@@ -3,15 +3,19 @@
  */
 import { Status } from "@gangway/client"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
 import * as Failure from "./Failure.ts"
 import { Screen } from "./Screen.ts"
 
 const encode = Schema.encodeEffect(Status.Status)
 
+/** What a person isn't told within this time isn't missed. */
+const patience = "3 seconds"
+
 /**
- * Makes what tells of each status: for people a line where something is wrong, and when it's over; as JSON each status, on
- * a line, `{"status":{"_tag":"Connecting"}}`.
+ * Makes what tells of each status: for people a line where something is wrong or takes long, and when it's over; as JSON
+ * each status, on a line, `{"status":{"_tag":"Connecting"}}`.
  */
 export const make = Effect.fnUntraced(function*({ json }: { readonly json: boolean }) {
   const screen = yield* Screen
@@ -40,7 +44,11 @@ export const make = Effect.fnUntraced(function*({ json }: { readonly json: boole
     }
   }
 
-  return (status: Status.Status): Effect.Effect<void> => {
+  const line = (text: string) => screen.tell(Failure.line(text))
+  let latest: Status.Status | undefined
+
+  const onStatus = (status: Status.Status): Effect.Effect<void> => {
+    latest = status
     if (json) {
       return encode(status).pipe(
         Effect.orDie,
@@ -50,6 +58,21 @@ export const make = Effect.fnUntraced(function*({ json }: { readonly json: boole
     if (!isWorthALine(status)) return Effect.void
     isTroubled = status._tag !== "Connected"
     if (!isTroubled) toldReason = ""
-    return screen.tell(Failure.line(isTroubled ? Status.toMessage(status) : "connected again"))
+    return line(isTroubled ? Status.toMessage(status) : "connected again")
+  }
+
+  // What takes a while in the best of cases, such as the first start of a sandbox, is told where it takes long.
+  const tellIfSlow = Effect.suspend(() =>
+    json || isTroubled || latest === undefined ? Effect.void : line(`${Status.toMessage(latest)}, which takes a while`)
+  )
+
+  return {
+    onStatus,
+    /** Connects, and says what it does where that takes long. */
+    connecting: <A, E, R>(connect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+      Effect.flatMap(
+        Effect.forkChild(Effect.delay(tellIfSlow, patience)),
+        (telling) => Effect.ensuring(connect, Fiber.interrupt(telling))
+      )
   }
 })

@@ -202,6 +202,18 @@ describe("gangway run", { concurrent: true }, () => {
       assert.deepStrictEqual(Object.keys(statuses[2]), ["_tag", "launch"])
     }))
 
+  test("says what it does where a launch takes long, and ends there at once with Ctrl-C", (user) =>
+    Effect.gen(function*() {
+      const args = ["run", "x", "--agent", "scripted", "--bridge-command", `["sleep", "1000"]`]
+      const running = yield* start(user, args)
+      yield* until(() => running.stderr().includes("\n"))
+      assert.strictEqual(running.stderr(), "gangway: launching a bridge, which takes a while\n")
+      process.kill(running.pid, "SIGINT")
+      const { exitCode, stderr } = yield* running.ended
+      assert.strictEqual(exitCode, 130)
+      assert.strictEqual(stderr, "gangway: launching a bridge, which takes a while\ngangway: interrupted\n")
+    }))
+
   test("gives up a bridge that's killed at each launch, and tells of each", (user) =>
     Effect.gen(function*() {
       const { exitCode, stderr, stdout } = yield* scripted(user, "x", "--bridge-command", `["sh", "-c", "kill -9 $$"]`)
@@ -354,7 +366,11 @@ describe("a wrong command line", { concurrent: true }, () => {
         ["attach", "--session", "s1", "--from", "100"],
         ["run", "x", "--bridge", "scripted"]
       ], (args) => run(user, args))
-      assert.deepStrictEqual(said.map(({ exitCode }) => exitCode), [2, 2, 2, 2], said.map(({ stderr }) => stderr).join(""))
+      assert.deepStrictEqual(
+        said.map(({ exitCode }) => exitCode),
+        [2, 2, 2, 2],
+        said.map(({ stderr }) => stderr).join("")
+      )
       assert.deepStrictEqual(said.map(({ stdout }) => stdout), ["", "", "", ""])
       const [session, turn, part, agent] = said.map(({ stderr }) => stderr)
       assert.strictEqual(session, "gangway: bridge scripted has no session s2\n")

@@ -66,13 +66,7 @@ export const Reason = Schema.TaggedUnion({
 /** @category models @since 0.1.0 */
 export type Reason = typeof Reason.Type
 
-/**
- * A reason in one line, without a full stop.
- *
- * @category formatting
- * @since 0.1.0
- */
-export const describeReason: (reason: Reason) => string = Reason.match({
+const describe = Reason.match({
   Refused: () => "nobody listens there",
   Unreachable: ({ problem }) => problem,
   TimedOut: () => "it doesn't answer Hello within 10 s",
@@ -103,6 +97,14 @@ export const describeReason: (reason: Reason) => string = Reason.match({
   NoToken: ({ problem }) => `its token can't be had: ${problem}`,
   InvalidOptions: ({ problem }) => `it can't be launched with these options: ${problem}`
 })
+
+/**
+ * A reason in one line, without a full stop.
+ *
+ * @category formatting
+ * @since 0.1.0
+ */
+export const describeReason = (reason: Reason): string => describe(reason).replaceAll(/\s*\n\s*/g, " ")
 
 /**
  * The line of a log that says why its program ended: the last one, without a full stop, but for those of a stack trace.

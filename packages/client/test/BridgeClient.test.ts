@@ -40,7 +40,7 @@ describe("BridgeClient", () => {
       })
       const started = yield* startSession(bridge)
       const turnHandle = yield* started.startTurn({ turn, prompt: "hello" })
-      assert.deepStrictEqual(turnHandle.started, { attempt: 1, from: 1, status: "running" })
+      assert.deepInclude(turnHandle.started, { attempt: 1, from: 1, status: "running" })
       assert.strictEqual(bridge.count("StartTurn"), 4)
       for (const payload of bridge.payloads("StartTurn")) {
         assert.deepStrictEqual(payload, { session, turn, attempt: 1, prompt: [{ type: "text", text: "hello" }] })
@@ -95,6 +95,16 @@ describe("BridgeClient", () => {
       const error = yield* Effect.flip(started.compact())
       assert.strictEqual(error._tag, "BridgeUnavailable")
       assert.include(error.message, "payload: 'session' is bad")
+    }))
+
+  it.live("says in one line that an answer isn't what it knows, and where", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve({
+        onRequest: (tag) => tag === "StartSession" ? { success: { resumed: 7 } } : undefined
+      })
+      const error = yield* Effect.flip(startSession(bridge))
+      assert.match(error.message, /^Bridge b1: its answer isn't what this client knows: [^\n]*"resumed"[^\n]*\.$/)
+      assert.strictEqual(bridge.count("StartSession"), 1)
     }))
 
   it.live("tells why a connection doesn't open", () =>

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Encoding from "effect/Encoding"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as FetchHttpClient from "effect/unstable/http/FetchHttpClient"
 import * as RpcClient from "effect/unstable/rpc/RpcClient"
@@ -103,7 +104,7 @@ export const attempt = <A, E, R>(
     if (Option.isNone(error)) {
       const reason: Reason = Cause.hasInterruptsOnly(cause)
         ? { _tag: "Disconnected", code: 1006, problem: "" }
-        : { _tag: "ProtocolError", problem: Socket.defectText(Cause.squash(cause)) }
+        : { _tag: "ProtocolError", problem: problemOf(Cause.squash(cause)) }
       return Effect.fail(new Lost({ reason }))
     }
     return Effect.fail(
@@ -112,6 +113,12 @@ export const attempt = <A, E, R>(
         : error.value as Exclude<E, RpcClientError>
     )
   })
+
+// A defect is what the bridge says is wrong, or an answer of it that isn't as this client knows it.
+const problemOf = (defect: unknown): string =>
+  Schema.isSchemaError(defect)
+    ? `its answer isn't what this client knows: ${defect.message}`
+    : Socket.defectText(defect)
 
 const isRpcClientError = (error: unknown): error is RpcClientError =>
   typeof error === "object" && error !== null && "_tag" in error && error._tag === "RpcClientError"
