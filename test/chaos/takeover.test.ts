@@ -168,7 +168,7 @@ describe("a bridge that a newer one replaces", { concurrent: true }, () => {
     assert.strictEqual(await exits(older, 5), 0)
 
     const started = await start(newHost, world, working, 2)
-    assert.deepStrictEqual(started, { attempt: 2, from: end.next, status: "continued" })
+    assert.deepInclude(started, { attempt: 2, from: end.next, status: "continued" })
     const finished = await reading(newHost, world, observed, atOlder.cursor).end
     assert.deepInclude(finished, { attempt: 2 })
     assert.strictEqual(finished.end.type, "finished")

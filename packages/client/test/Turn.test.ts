@@ -77,7 +77,7 @@ describe("Turn", () => {
           tag !== "StartTurn"
             ? undefined
             : payload.attempt === 6
-            ? { success: { attempt: 6, from: 1, status: "running" } }
+            ? { success: { attempt: 6, from: 1, next: 1, status: "running" } }
             : { fail: { _tag: "TurnConflict", turn, field: "attempt", attempt: attempt++, state: "running" } }
       })
       assert.deepInclude(handle.started, { attempt: 6, status: "running" })
@@ -307,7 +307,7 @@ describe("Turn", () => {
         startSession(bridge),
         (session) => session.startTurn({ turn, prompt: "go" })
       )
-      assert.deepStrictEqual(again.started, { attempt: 2, from: 2, status: "running" })
+      assert.deepStrictEqual(again.started, { attempt: 2, from: 2, next: 3, status: "running" })
       assert.deepStrictEqual(bridge.payloads("StartTurn").map(({ attempt }) => attempt), [1, 1, 2])
       log.finish()
       assert.strictEqual((yield* again.end).type, "finished")

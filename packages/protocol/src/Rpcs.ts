@@ -125,6 +125,8 @@ export const StartTurn = Rpc.make("StartTurn", {
     attempt: Schema.Int,
     /** The number of the attempt's first part. */
     from: Schema.Int,
+    /** The number of the turn's next part, as it is when this is answered: what's before is history to whoever starts. */
+    next: Schema.Int,
     status: Schema.Literals(["started", "continued", "running", "ended"])
   }),
   error: Schema.Union([

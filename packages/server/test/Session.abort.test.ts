@@ -181,7 +181,7 @@ describe("an abort", () => {
       const starting = yield* Effect.forkChild(client.StartTurn(act(2, "hi")))
       yield* until("the opening", () => opening === 2)
       yield* abortedSoon({ ...aborts(2), reason: "enough" })
-      assert.deepStrictEqual(yield* Fiber.join(starting), { attempt: 1, from: 1, status: "started" })
+      assert.deepStrictEqual(yield* Fiber.join(starting), { attempt: 1, from: 1, next: 1, status: "started" })
       // Nothing revives it but the next attempt.
       assert.strictEqual((yield* client.StartTurn({ ...act(2, "hi"), attempt: 1 })).status, "ended")
 

@@ -50,7 +50,7 @@ describe("an aborted turn", () => {
       assert.strictEqual((yield* Effect.flip(client.StartTurn(continues)))._tag, "SessionNotStarted")
       assert.deepStrictEqual(yield* client.StartSession(first.start), { resumed: true })
       assert.deepInclude(puppet.opened[0], { conversation: "conversation-s1", established: true })
-      assert.deepStrictEqual(yield* client.StartTurn(continues), { attempt: 2, from: 5, status: "continued" })
+      assert.deepInclude(yield* client.StartTurn(continues), { attempt: 2, from: 5, status: "continued" })
       assert.deepInclude(yield* client.StartTurn(continues), { attempt: 2, from: 5 })
       const { end, parts, types } = yield* read(client, turn(1))
       assert.deepStrictEqual(types.slice(4, 8), ["turn-continued", "text-start", "text-delta", "notice"])
@@ -127,12 +127,12 @@ describe("an aborted turn", () => {
       const { client } = yield* started(puppet)
       yield* client.StartTurn(act(1, "hang"))
       yield* client.AbortTurn({ session, turn: turn(1) })
-      assert.deepStrictEqual(yield* client.StartTurn({ ...act(1, "hang"), attempt: 1 }), {
+      assert.deepInclude(yield* client.StartTurn({ ...act(1, "hang"), attempt: 1 }), {
         attempt: 1,
         from: 1,
         status: "ended"
       })
-      assert.deepStrictEqual(yield* client.StartTurn(act(1, "hang")), { attempt: 2, from: 1, status: "continued" })
+      assert.deepInclude(yield* client.StartTurn(act(1, "hang")), { attempt: 2, from: 1, status: "continued" })
       yield* client.AbortTurn({ session, turn: turn(1), attempt: 2 })
       // What started either attempt revives neither.
       for (const attempt of [1, 2]) {
@@ -184,7 +184,7 @@ describe("an aborted turn", () => {
       problem = Effect.die(new Error("torn"))
       assert.deepInclude(yield* Effect.flip(client.StartTurn(continues)), { _tag: "DriverError", driver: "puppet" })
       assert.deepStrictEqual(yield* read(client, turn(1)), before)
-      assert.deepStrictEqual(yield* client.StartTurn({ ...act(1, "work"), attempt: 1 }), {
+      assert.deepInclude(yield* client.StartTurn({ ...act(1, "work"), attempt: 1 }), {
         attempt: 1,
         from: 1,
         status: "ended"

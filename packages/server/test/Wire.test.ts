@@ -96,7 +96,7 @@ describe("Wire", () => {
         ]
         const answers = [
           `{"_tag":"Pong"}`,
-          `{"_tag":"Exit","requestId":"a","exit":{"_tag":"Success","value":{"attempt":1,"from":1,"status":"started"}}}`,
+          `{"_tag":"Exit","requestId":"a","exit":{"_tag":"Success","value":{"attempt":1,"from":1,"next":1,"status":"started"}}}`,
           `{"_tag":"Chunk","requestId":2,"values":[{"attempt":1,"parts":[{"n":41,"part":` +
           `{"type":"text-delta","id":"1","delta":"Hi"}}]},{"end":{"type":"finished","usage":{"measured":true},` +
           `"finishReason":"stop"},"attempt":1,"next":42}]}`,

@@ -21,7 +21,6 @@ import { BridgeUnavailable, type Reason } from "../BridgeUnavailable.ts"
 import { PartsLost, type ReadError, type ReadOptions, type TurnPart } from "../Turn.ts"
 import type { Read } from "./bufferedRead.ts"
 import type { Connection } from "./connection.ts"
-import type { Core } from "./core.ts"
 import * as Monotonic from "./monotonic.ts"
 import { defectText } from "./socket.ts"
 
@@ -206,28 +205,6 @@ export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
     })
     return Stream.fromPull(Effect.succeed(pull))
   }))
-
-/**
- * The number that a turn's next part will have. It's asked for by reading what can't be there yet; where that's
- * answered otherwise, it's 1.
- */
-export const lengthOf = (core: Core, session: Bridge.SessionId, turn: Bridge.TurnId): Effect.Effect<number> =>
-  read({
-    bridge: core.bridge,
-    session,
-    turn,
-    from: Number.MAX_SAFE_INTEGER,
-    connection: core.connection({ launch: true }),
-    reconnectFor: core.reconnectFor,
-    onProgress: () => {},
-    onEnd: () => Effect.succeed(false)
-  }).pipe(
-    Stream.take(1),
-    Stream.runDrain,
-    Effect.as(1),
-    Effect.catch((error) => Effect.succeed(error._tag === "PartsLost" ? error.next ?? 1 : 1)),
-    Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.succeed(1) })
-  )
 
 // Batches that waited are handed on together, up to about as many parts as the bridge puts in one.
 const maxChunk = 2048

@@ -120,7 +120,7 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
 
 /** Answers the turn's calls and requests until its end, in a fiber of the client. */
 export const serve = Effect.fnUntraced(function*(
-  { core, session }: Owner,
+  { core }: Owner,
   { onApproval, onQuestion, tools }: Pick<SessionOptions, "onApproval" | "onQuestion" | "tools">,
   turn: Turn.Turn,
   started: Turn.StartedTurn
@@ -156,10 +156,7 @@ export const serve = Effect.fnUntraced(function*(
     }
   }
 
-  const respondFrom = (liveFrom: number) => respond({ parts: turn.parts({ from: started.from }), liveFrom, answer })
-  // How far history goes is asked by reading what can't be there yet.
-  const liveFrom = started.status === "started" ? Effect.succeed(1) : Reader.lengthOf(core, session, turn.turn)
-  yield* Effect.flatMap(liveFrom, respondFrom).pipe(
+  yield* respond({ parts: turn.parts({ from: started.from }), liveFrom: started.next, answer }).pipe(
     // Whoever reads the turn is told.
     Effect.catchCause((cause) => Effect.logDebug(`Turn ${turn.turn} is no longer answered`, cause)),
     Effect.forkIn(core.scope)

@@ -107,10 +107,12 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
         usage: TurnUsage.make(),
         continued: undefined
       })
+      return opened.log
     })
     // A turn that is on disk has its end: when the bridge exits, it runs, or it isn't there.
-    yield* Effect.uninterruptible(begin)
-    return { attempt: 1, from: 1, status: "started" as const }
+    const log = yield* Effect.uninterruptible(begin)
+    const { next } = yield* log.status
+    return { attempt: 1, from: 1, next, status: "started" as const }
   })
 
   const repeatTurn = Effect.fnUntraced(function*(
@@ -118,7 +120,7 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
     holding: Holding
   ) {
     const opened = holding.log()!
-    const { attempt, end, from } = yield* latestStatus(holding)
+    const { attempt, end, from, next } = yield* latestStatus(holding)
     const conflict = (field: "prompt" | "format" | "attempt") =>
       new Bridge.TurnConflict({ turn: payload.turn, field, attempt, state: stateOf(end) })
     const { header } = opened.log
@@ -134,7 +136,7 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
       return yield* conflict("attempt")
     }
     const continues = payload.attempt === attempt + 1 || (payload.attempt === undefined && end?.type === "aborted")
-    if (!continues) return { attempt, from, status: end === undefined ? "running" as const : "ended" as const }
+    if (!continues) return { attempt, from, next, status: end === undefined ? "running" as const : "ended" as const }
     if (end?.type !== "aborted") return yield* conflict("attempt")
     return yield* continueTurn(payload, holding, opened, attempt + 1, conflict)
   })
@@ -200,7 +202,8 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
       return from
     })
     const from = yield* Effect.uninterruptible(begin)
-    return { attempt, from, status: "continued" as const }
+    const { next } = yield* log.status
+    return { attempt, from, next, status: "continued" as const }
   })
 
   const logRecovered = Effect.fnUntraced(function*(
