@@ -44,6 +44,8 @@ export type Signal = "SIGTERM" | "SIGKILL" | "SIGCONT"
 export interface ProcessTable {
   /** The bridge's own identity. */
   readonly self: Effect.Effect<ProcessIdentity>
+  /** The time in clock ticks since boot, as a process's `start` is told; `undefined` where the system doesn't tell. */
+  readonly now: Effect.Effect<number | undefined>
   /** The identity that a pid has now; `undefined` where there's no such process (a zombie counts as none). */
   readonly identify: (pid: number) => Effect.Effect<ProcessIdentity | undefined>
   /**
@@ -129,6 +131,8 @@ export const liveness = Effect.fnUntraced(function*(identity: ProcessIdentity): 
 // Internal
 // -----------------------------------------------------------------------------
 
+const listRounds = 10
+
 function makePortable(): ProcessTable {
   // Neither changes in the life of a process, and looking them up costs two reads each time.
   let system: Pick<ProcessIdentity, "boot" | "pidNamespace"> | undefined
@@ -142,19 +146,27 @@ function makePortable(): ProcessTable {
 
   return {
     self: Effect.sync(() => identifyUnsafe(procfs.ownPid())!),
+    now: Effect.sync(procfs.uptime),
     identify: (pid) => Effect.sync(() => identifyUnsafe(pid)),
     list: (variable) =>
       Effect.sync(() => {
         const processes: Array<RunningProcess> = []
-        for (const pid of procfs.pids()) {
-          const status = procfs.status(pid)
-          if (status === undefined) continue
-          processes.push({
-            pid,
-            ...status,
-            command: procfs.command(pid),
-            mark: variable === undefined ? undefined : procfs.variable(pid, variable)
-          })
+        const seen = new Set<number>()
+        // Reading about many takes longer than a process that forks and ends lives: those that came meanwhile count too.
+        for (let round = 0; round < listRounds; round++) {
+          const fresh = procfs.pids().filter((pid) => !seen.has(pid))
+          if (fresh.length === 0) break
+          for (const pid of fresh) {
+            seen.add(pid)
+            const status = procfs.status(pid)
+            if (status === undefined) continue
+            processes.push({
+              pid,
+              ...status,
+              command: procfs.command(pid),
+              mark: variable === undefined ? undefined : procfs.variable(pid, variable)
+            })
+          }
         }
         return processes
       }),

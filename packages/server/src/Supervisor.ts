@@ -95,8 +95,16 @@ export interface Ended {
 export interface Supervisor {
   readonly processes: AgentProcesses
   /**
-   * What runs of the session besides the processes that `spawn` started themselves: children of theirs, in whatever
-   * group or session, orphans too.
+   * A turn begins: what runs then and isn't `background` is the agent's own, and so is what it starts until `toolCalled`.
+   */
+  readonly turnBegan: Effect.Effect<void>
+  /** The turn's first tool call may have been carried out for so many nanoseconds. */
+  readonly toolCalled: (ago: bigint) => Effect.Effect<void>
+  /**
+   * What turns left running: all of the session's processes, in whatever group or session, orphans too, but those that
+   * `spawn` started themselves, and the helpers that these keep, such as MCP servers. A helper is a process that started
+   * before a turn's first tool call, no turn before having left it, and whose parents still run, up to the one that
+   * `spawn` started. What a helper starts later counts as left.
    */
   readonly background: Effect.Effect<ReadonlyArray<Bridge.ProcessInfo>>
   /**
@@ -106,7 +114,7 @@ export interface Supervisor {
   readonly endAll: Effect.Effect<Ended>
   /** Ends `background` only. */
   readonly endBackground: Effect.Effect<Ended>
-  /** Ends the processes that `spawn` started, and leaves `background`. */
+  /** Ends the processes that `spawn` started, and their helpers, and leaves `background`. */
   readonly endStarted: Effect.Effect<Ended>
 }
 
@@ -181,7 +189,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         ? processTree.look(tree, { list, self: self.pid, mark: options.marker.value, isOrphan })
         : Array.from(tree.roots, (root) => ({
           process: { ...root, parent: self.pid, group: root.pid, start: root.start ?? "", mark: undefined },
-          root
+          root,
+          left: false
         }))
   )
 
@@ -198,7 +207,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     let quietLooks = 0
     for (let round = 0;; round++) {
       const owned = yield* look
-      const meant = owned.filter(isMeant)
+      // A helper whose agent has ended meanwhile is still meant.
+      const meant = owned.filter((one) => found.has(keyOf(one)) || isMeant(one))
       const elapsed = Number((yield* Clock.monotonicTimeNanos) - started) / 1e6
       const over = elapsed > patience + forcePatience
       quietLooks = meant.length === 0 ? quietLooks + 1 : 0
@@ -226,7 +236,9 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         // Group by group first: that's at once for all in it, so that none forks away in between.
         const groups = Map.groupBy(owned, ({ process }) => process.group)
         for (const [group, members] of groups) {
-          if (tree.groups.has(group) && members.every(isMeant)) yield* table.signalGroup(group, "SIGKILL")
+          if (tree.groups.has(group) && members.every((one) => meant.includes(one))) {
+            yield* table.signalGroup(group, "SIGKILL")
+          }
         }
         for (const one of meant) yield* table.signal(one.process, "SIGKILL")
         // Fast at first, for those that fork on; a process that hangs in the kernel is worth no hurry.
@@ -239,9 +251,6 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     Effect.sync(() => {
       if (left.length === 0) processTree.forgetPast(tree)
     }))
-
-  const isBackground = ({ process, root }: processTree.Owned): boolean =>
-    root === undefined || root.pid !== process.pid || root.start !== process.start
 
   const spawn: AgentProcesses["spawn"] = Effect.fnUntraced(
     function*(command) {
@@ -313,10 +322,18 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 
   return {
     processes: { spawn },
-    background: Effect.map(look, (owned) => owned.filter(isBackground).map(describe)),
+    turnBegan: Effect.sync(() => {
+      tree.acted = Infinity
+    }),
+    toolCalled: (ago) =>
+      Effect.map(table.now, (now) => {
+        // Where nobody tells the time, nothing is known to be a helper. Rounded so that a tool is never taken for one.
+        tree.acted = now === undefined ? 0 : now - Math.ceil(Number(ago) / nanosPerTick)
+      }),
+    background: Effect.map(look, (owned) => owned.filter(({ left }) => left).map(describe)),
     endAll,
-    endBackground: end(isBackground),
-    endStarted: end((owned) => !isBackground(owned))
+    endBackground: end(({ left }) => left),
+    endStarted: end(({ left }) => !left)
   }
 })
 
@@ -330,6 +347,8 @@ const forcePatience = 5000
 
 // A look takes a while, and one that forks and ends meanwhile may be seen neither as itself nor as its child.
 const quietEnough = 3
+
+const nanosPerTick = 1e7
 
 const commandLength = 200
 const endedLength = 1000

@@ -1,6 +1,6 @@
 import { assert, describe } from "@effect/vitest"
 import type { SessionOptions } from "@gangway/server/Driver"
-import { markerName } from "@gangway/server/Supervisor"
+import { type AgentProcess, markerName } from "@gangway/server/Supervisor"
 import { Effect, Redacted, Stream } from "effect"
 import { spawn } from "node:child_process"
 import { eventually, killAll, marked } from "./fixtures/processes.ts"
@@ -19,11 +19,13 @@ import {
   until
 } from "./fixtures/sessions.ts"
 
-// An agent of which each turn is a process: it does in a shell what its prompt says, and says `ready` when it's there.
+// An agent of which each turn is a process: it does in a shell what its prompt says, as a tool, and says `ready` when it's
+// there.
 const shell = (told: SessionOptions) => ({
   run: (turn: Parameters<Puppet.Act>[0]) =>
     Effect.gen(function*() {
       const script = turn.prompt.map((part) => part.type === "text" ? part.text : "").join("")
+      yield* turn.emit({ type: "tool-call", id: "c", name: "shell", params: {}, providerExecuted: true })
       const process = yield* told.processes.spawn({
         command: "bash",
         args: ["-c", script],
@@ -106,6 +108,56 @@ describe("an agent's processes", () => {
       yield* eventually("the agent's own end", Effect.sync(() => left().length === 0))
     })
   )
+
+  for (const background of ["kept", "ended"] as const) {
+    test(
+      `that live on with their helpers keep these, where what a turn leaves is ${background}`,
+      Effect.gen(function*() {
+        // It starts a helper at once, and with each line that it reads what a tool leaves below it.
+        const script =
+          "sleep 2001 & echo started; n=2002; while read line; do sleep $n & n=$((n + 1)); echo ready; done"
+        let started: AgentProcess | undefined
+        const said: Array<string> = []
+        const lives = (told: SessionOptions) => ({
+          run: (turn: Parameters<Puppet.Act>[0]) =>
+            Effect.gen(function*() {
+              if (started === undefined) {
+                started = yield* told.processes.spawn({ command: "sh", args: ["-c", script], cwd: "/", env: {} })
+                yield* Effect.forkDetach(Stream.runForEach(started.lines, (line) => Effect.sync(() => said.push(line))))
+                yield* eventually("its start", Effect.sync(() => said.includes("started")))
+              }
+              yield* turn.emit({ type: "text-start", id: "t" })
+              const [prompt] = turn.prompt
+              if (prompt?.type !== "text" || prompt.text !== "tool") return { finishReason: "stop" }
+              const before = said.length
+              yield* turn.emit({ type: "tool-call", id: "c", name: "shell", params: {}, providerExecuted: true })
+              yield* started.write("\n")
+              yield* eventually("its tool", Effect.sync(() => said.length > before))
+              return { finishReason: "stop" }
+            })
+        })
+        const { client, left } = yield* world(agent(lives as never), {
+          background: background === "kept" ? "keep" : "end"
+        })
+        const inBackground = Effect.fnUntraced(function*(n: number, prompt: string) {
+          yield* client.StartTurn(act(n, prompt))
+          const end = yield* endOf(client, turn(n))
+          assert.strictEqual(end.type, "finished", JSON.stringify(end))
+          return end.type === "finished" ? end.background?.map(({ command }) => command).sort() : []
+        })
+        const kept = background === "kept"
+        assert.isUndefined(yield* inBackground(1, "say something"))
+        assert.deepStrictEqual(yield* inBackground(2, "tool"), kept ? ["sleep 2002"] : undefined)
+        assert.deepStrictEqual(yield* inBackground(3, "say something"), kept ? ["sleep 2002"] : undefined)
+        assert.deepStrictEqual(yield* inBackground(4, "tool"), kept ? ["sleep 2002", "sleep 2003"] : undefined)
+        // The agent, its helper, and what was kept.
+        assert.strictEqual(left().length, kept ? 4 : 2)
+        const { ended } = yield* client.StopSession({ session })
+        assert.isTrue(ended.some(({ command }) => command === "sleep 2001"))
+        assert.deepStrictEqual(left(), [])
+      })
+    )
+  }
 
   test(
     "are ended when a turn fails, when the session is destroyed, and when the bridge exits",

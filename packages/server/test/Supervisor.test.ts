@@ -97,6 +97,32 @@ describe("whose a process is", () => {
     )
   })
 
+  it("is left by a turn unless it started below the agent before the turn's first tool call", () => {
+    const tree = rooted(10)
+    const left = (list: ReadonlyArray<RunningProcess>) =>
+      processTree.look(tree, { list, self: 1, mark: "mine", isOrphan: () => false })
+        .flatMap(({ left, process }) => left ? [process.pid] : []).sort((a, b) => a - b)
+    const agent = fake(10, 1)
+    const helpers = [fake(11, 10), fake(12, 11)]
+    tree.acted = Infinity
+    assert.deepStrictEqual(left([agent, ...helpers]), [])
+    // In the clock tick of the call, and later; below the agent or a helper, in its group only, and by the marker.
+    tree.acted = 130
+    const tools = [
+      fake(13, 10),
+      fake(14, 12),
+      fake(15, 14),
+      fake(16, 1, { group: 11, start: "120" }),
+      fake(17, 1, { mark: "mine", start: "120" })
+    ]
+    assert.deepStrictEqual(left([agent, ...helpers, ...tools]), [13, 14, 15, 16, 17])
+    // They're what they were in the next turn, with what they start.
+    tree.acted = Infinity
+    assert.deepStrictEqual(left([agent, ...helpers, ...tools, fake(18, 15)]), [13, 14, 15, 16, 17, 18])
+    // A helper of a helper that has ended is kept by nobody.
+    assert.deepStrictEqual(left([agent, fake(12, 1)]), [12])
+  })
+
   it("is known by a group whose first process is gone", () => {
     assert.deepStrictEqual(looking(rooted(10), [fake(11, 1, { group: 10 })]), [11])
   })

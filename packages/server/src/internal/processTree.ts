@@ -16,28 +16,38 @@ export interface Root {
 export interface Owned {
   readonly process: RunningProcess
   readonly root: Root | undefined
+  /** Whether a turn left it behind: what isn't the agent, nor a helper that the agent keeps, such as an MCP server. */
+  readonly left: boolean
 }
 
 /** What a session remembers of its processes. */
 export interface ProcessTree {
   readonly roots: Set<Root>
   /** By pid, as they were seen last. */
-  readonly known: Map<number, { readonly start: string; readonly root: Root | undefined }>
+  readonly known: Map<number, { readonly start: string; readonly root: Root | undefined; readonly left: boolean }>
   /** Process groups that only the session's processes are in, by their id, which was the pid of their first process. */
   readonly groups: Map<number, { readonly start: string | undefined; readonly root: Root | undefined }>
   /** The start of the first process that the session started, in clock ticks: what's older isn't an orphan of it. */
   since: number | undefined
+  /** When the turn's first tool call was, in clock ticks: what started before that, below the agent, is its helper. */
+  acted: number
 }
 
 /** @internal */
-export const make = (): ProcessTree => ({ roots: new Set(), known: new Map(), groups: new Map(), since: undefined })
+export const make = (): ProcessTree => ({
+  roots: new Set(),
+  known: new Map(),
+  groups: new Map(),
+  since: undefined,
+  acted: 0
+})
 
 /** Remembers a process that was just started, in a group of its own. */
 export const addRoot = (tree: ProcessTree, root: Root): void => {
   tree.roots.add(root)
   tree.groups.set(root.pid, { start: root.start, root })
   if (root.start === undefined) return
-  tree.known.set(root.pid, { start: root.start, root })
+  tree.known.set(root.pid, { start: root.start, root, left: false })
   tree.since = Math.min(tree.since ?? Infinity, Number(root.start))
 }
 
@@ -71,7 +81,7 @@ export const look = (tree: ProcessTree, options: Look): ReadonlyArray<Owned> => 
   const byPid = new Map(options.list.map((process) => [process.pid, process]))
   const byParent = Map.groupBy(options.list, (process) => process.parent)
   const byGroup = Map.groupBy(options.list, (process) => process.group)
-  const owned = new Map<number, Owned>()
+  const owned = new Map<number, Omit<Owned, "left">>()
 
   const claim = (first: RunningProcess, root: Root | undefined) => {
     const found = [first]
@@ -112,7 +122,25 @@ export const look = (tree: ProcessTree, options: Look): ReadonlyArray<Owned> => 
     if (process.mark === options.mark || options.isOrphan(process)) claim(process, undefined)
   }
 
+  const before = new Map(tree.known)
+  const lefts = new Map<number, boolean>()
+  // Whose parents are gone up to the agent isn't kept by it any more.
+  const isLeft = ({ process, root }: Omit<Owned, "left">): boolean => {
+    if (root !== undefined && root.pid === process.pid && root.start === process.start) return false
+    const decided = lefts.get(process.pid)
+    if (decided !== undefined) return decided
+    const known = before.get(process.pid)
+    const parent = owned.get(process.parent)
+    const left = Number(process.start) >= tree.acted || parent === undefined ||
+      (known?.start === process.start && known.left) || isLeft(parent)
+    lefts.set(process.pid, left)
+    return left
+  }
+
   tree.known.clear()
-  for (const { process, root } of owned.values()) tree.known.set(process.pid, { start: process.start, root })
-  return Array.from(owned.values())
+  return Array.from(owned.values(), ({ process, root }) => {
+    const left = isLeft({ process, root })
+    tree.known.set(process.pid, { start: process.start, root, left })
+    return { process, root, left }
+  })
 }

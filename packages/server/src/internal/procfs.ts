@@ -14,6 +14,12 @@ export interface ProcessStatus {
   readonly start: string
 }
 
+/** How long the system has been up, in the clock ticks in which processes' starts are told: there are 100 in a second. */
+export const uptime = (): number | undefined => {
+  const seconds = Number(attempt(() => Fs.readFileSync("/proc/uptime", "latin1"))?.split(" ", 1)[0])
+  return Number.isFinite(seconds) ? Math.round(seconds * 100) : undefined
+}
+
 /** More than what is shown of a command; arguments can be megabytes long. */
 const commandBytes = 4096
 

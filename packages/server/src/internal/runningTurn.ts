@@ -3,6 +3,7 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -142,12 +143,30 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     }
   })
 
+  // What started before the agent's first tool call is the agent's own. A tool isn't run before all its input has come;
+  // where that comes with the call, it may be running by the time that the call is heard of.
+  const clock = yield* Clock.Clock
+  let acted = false
+  let quietAt = clock.monotonicTimeNanosUnsafe()
+  yield* supervisor.turnBegan
+  const noteTool = (part: Bridge.AgentPart): Effect.Effect<void> => {
+    const now = clock.monotonicTimeNanosUnsafe()
+    acted = part.type === "tool-params-start" || part.type === "tool-call"
+    if (part.type !== "tool-call") quietAt = now
+    return acted ? supervisor.toolCalled(now - quietAt) : Effect.void
+  }
+
+  const emitted = (part: Bridge.AgentPart): Effect.Effect<void> =>
+    reached === undefined && part.type !== "tool-call" && part.type !== "step-finished"
+      ? write(part)
+      : emitCounted(part)
+
   const emit: Turn["emit"] = (part) =>
-    Effect.suspend(() =>
-      reached === undefined && part.type !== "tool-call" && part.type !== "step-finished"
-        ? write(part)
-        : emitCounted(part)
-    )
+    Effect.suspend(() => {
+      if (acted) return emitted(part)
+      const note = noteTool(part)
+      return acted ? Effect.andThen(note, emitted(part)) : emitted(part)
+    })
 
   // The deadline's answer where nobody else's came in time; either way what came first is heard.
   const hear = Effect.fnUntraced(function*(kind: Answers.AskedKind, id: string, late: Answers.Answer) {
