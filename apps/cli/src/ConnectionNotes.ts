@@ -61,9 +61,11 @@ export const make = Effect.fnUntraced(function*({ json }: { readonly json: boole
     return line(isTroubled ? Status.toMessage(status) : "connected again")
   }
 
-  // What takes a while in the best of cases, such as the first start of a sandbox, is told where it takes long.
+  // What takes a while in the best of cases, such as the first start of a sandbox, is told to a person who waits.
   const tellIfSlow = Effect.suspend(() =>
-    json || isTroubled || latest === undefined ? Effect.void : line(`${Status.toMessage(latest)}, which takes a while`)
+    json || !screen.isSeen || isTroubled || latest === undefined
+      ? Effect.void
+      : line(`${Status.toMessage(latest)}, which takes a while`)
   )
 
   return {

@@ -202,18 +202,6 @@ describe("gangway run", { concurrent: true }, () => {
       assert.deepStrictEqual(Object.keys(statuses[2]), ["_tag", "launch"])
     }))
 
-  test("says what it does where a launch takes long, and ends there at once with Ctrl-C", (user) =>
-    Effect.gen(function*() {
-      const args = ["run", "x", "--agent", "scripted", "--bridge-command", `["sleep", "1000"]`]
-      const running = yield* start(user, args)
-      yield* until(() => running.stderr().includes("\n"))
-      assert.strictEqual(running.stderr(), "gangway: launching a bridge, which takes a while\n")
-      process.kill(running.pid, "SIGINT")
-      const { exitCode, stderr } = yield* running.ended
-      assert.strictEqual(exitCode, 130)
-      assert.strictEqual(stderr, "gangway: launching a bridge, which takes a while\ngangway: interrupted\n")
-    }))
-
   test("gives up a bridge that's killed at each launch, and tells of each", (user) =>
     Effect.gen(function*() {
       const { exitCode, stderr, stdout } = yield* scripted(user, "x", "--bridge-command", `["sh", "-c", "kill -9 $$"]`)

@@ -4,7 +4,7 @@
 import { assert, describe } from "@effect/vitest"
 import { Effect, FileSystem } from "effect"
 import { readFileSync } from "node:fs"
-import { atTerminal, processesOf, prompt, run, test, until } from "./fixtures/Gangway.ts"
+import { atTerminal, bridgePid, processesOf, prompt, run, test, until } from "./fixtures/Gangway.ts"
 
 const command = (name: string, rule?: string) => ({
   type: "tool",
@@ -68,6 +68,33 @@ describe("at a terminal", { concurrent: true }, () => {
       const whole = yield* run(user, ["attach", "--session", "s1"])
       for (const [text] of whole.stdout.matchAll(/\w{4,}/g)) assert.include(terminal.text() + attached.text(), text)
       assert.strictEqual(yield* fs.readFileString(`${user.directory}/ran`), "first\n")
+    }))
+
+  test("is told of what takes long to start, and Ctrl-C ends that at once", (user) =>
+    Effect.gen(function*() {
+      const terminal = yield* atTerminal(user, [
+        "run",
+        "x",
+        "--agent",
+        "scripted",
+        "--bridge-command",
+        `["sleep", "1000"]`
+      ])
+      yield* terminal.sees("gangway: launching a bridge, which takes a while\n")
+      yield* terminal.types("\x03")
+      yield* terminal.sees("gangway: interrupted\n")
+      assert.strictEqual(yield* terminal.exitCode, 130)
+    }))
+
+  test("a lost connection is told on a line of its own, amid the agent's text", (user) =>
+    Effect.gen(function*() {
+      const words = prompt({ type: "text", text: "word ".repeat(400), chunk: 5, delay: 20 })
+      const terminal = yield* atTerminal(user, ["run", words, "--agent", "scripted"])
+      yield* terminal.sees("word word")
+      process.kill(yield* bridgePid(user, "scripted"), "SIGKILL")
+      yield* terminal.sees("gangway: the connection was lost")
+      yield* terminal.sees("gangway: connected again\n")
+      assert.match(terminal.text(), /word ?\ngangway: the connection was lost/)
     }))
 
   test("a second Ctrl-C aborts the turn, and nothing of its agent is left", (user) =>
