@@ -9,34 +9,49 @@
  */
 import * as BunRuntime from "@effect/platform-bun/BunRuntime"
 import * as BunServices from "@effect/platform-bun/BunServices"
-import { Scripted, ScriptedAgent } from "@gangway/drivers"
 import { Bridge, BridgeServer } from "@gangway/server"
 import * as StateDirectory from "@gangway/server/StateDirectory"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
+import * as PlatformError from "effect/PlatformError"
 import * as Redacted from "effect/Redacted"
 import * as Runtime from "effect/Runtime"
+import * as Stdio from "effect/Stdio"
+import * as Stream from "effect/Stream"
 import * as HttpServer from "effect/unstable/http/HttpServer"
 import manifest from "../package.json" with { type: "json" }
 import { makeDriver } from "./Agents.ts"
 import * as Kernel from "./kernel/Kernel.ts"
 import { listen } from "./Listen.ts"
+import * as SynchronousFiles from "./SynchronousFiles.ts"
 
 const command = process.argv[2]
 
-// This very program, whether it runs compiled, bundled or from its sources.
-const agentCommand = Bun.isStandaloneExecutable
-  ? [process.execPath, "scripted-agent"] as const
-  : [process.execPath, Bun.main, "scripted-agent"] as const
+// Bun's own stream: making Node's takes longer than all that's read from it.
+const standardInput = Stream.fromReadableStream({
+  evaluate: () => Bun.stdin.stream(),
+  onError: (cause) => PlatformError.systemError({ _tag: "Unknown", module: "Stdio", method: "stdin", cause }),
+  // What comes after the launch line is left where it is.
+  releaseLockOnEnd: true
+})
 
 const bridge = Effect.gen(function*() {
-  const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* BridgeServer.readLaunchOptions
+  const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* Effect.updateService(
+    BridgeServer.readLaunchOptions,
+    Stdio.Stdio,
+    (stdio) => ({ ...stdio, stdin: standardInput })
+  )
   const token = Redacted.make(line.token)
   const driver = yield* makeDriver(agentOptions)
   // Whose it is, is known before anything listens.
-  const stateDirectory = yield* StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge })
+  const stateDirectory = yield* Effect.updateService(
+    StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge }),
+    FileSystem.FileSystem,
+    SynchronousFiles.make
+  )
   const server = yield* listen({ hostname, port, bridge: line.bridge, stateDirectory })
   yield* Effect.provideService(
     BridgeServer.serve(driver, { ...line, stateDirectory, token }),
@@ -45,7 +60,6 @@ const bridge = Effect.gen(function*() {
   )
 }).pipe(
   Effect.scoped,
-  Effect.provideService(Scripted.AgentCommand, agentCommand),
   Effect.provide(Layer.merge(Kernel.layer, BunServices.layer))
 )
 
@@ -79,7 +93,12 @@ switch (command) {
     run(bridge)
     break
   case "scripted-agent":
-    run(Effect.provide(ScriptedAgent.program, BunServices.layer))
+    run(
+      Effect.promise(() => import("@gangway/drivers/ScriptedAgent")).pipe(
+        Effect.flatMap(({ program }) => program),
+        Effect.provide(BunServices.layer)
+      )
+    )
     break
   case "--version":
     console.log(manifest.version)

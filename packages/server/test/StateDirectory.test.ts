@@ -185,7 +185,9 @@ describe("open", () => {
                 sync: {
                   value: Effect.tap(file.sync, () =>
                     Effect.sync(() => {
-                      synced.push(opened === path ? Fs.readdirSync(path).sort().join() : Fs.readFileSync(opened, "utf8"))
+                      synced.push(
+                        opened === path ? Fs.readdirSync(path).sort().join() : Fs.readFileSync(opened, "utf8")
+                      )
                     }))
                 }
               }))
