@@ -449,7 +449,7 @@ export const driverConformance = (profile: Profile) => {
       },
       {
         phase: "while it speaks",
-        step: { words: 2_000, delay: 20 },
+        step: { words: 40, delay: 20, hang: 1, times: 1 },
         reached: (_, log) => until(() => textOf(partsOf(log)).includes("word5"))
       },
       {

@@ -1,11 +1,17 @@
 /**
  * The driver of Codex, with the real app-server and a scripted model.
  */
+import * as BunServices from "@effect/platform-bun/BunServices"
+import { assert, describe, it } from "@effect/vitest"
 import * as Codex from "@gangway/drivers/Codex"
-import { Redacted } from "effect"
+import type { Turn } from "@gangway/server/Driver"
+import { Effect, FileSystem, Redacted, Schema } from "effect"
+import { textOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import { driverConformance } from "../conformance/driver.ts"
-import type { Profile } from "../conformance/driverWorld.ts"
+import { fileOf, kinds, only, play, type Profile, suite, test } from "../conformance/driverWorld.ts"
 import { installAgent } from "../installAgent.ts"
+import { script } from "../model/Script.ts"
+import { mcpServer } from "./mcpServer.ts"
 
 const codex: Profile = {
   name: "Codex",
@@ -55,3 +61,276 @@ const codex: Profile = {
 }
 
 driverConformance(codex)
+
+const patch = (...lines: ReadonlyArray<string>) => ({
+  bash: ["apply_patch <<'PATCH'", "*** Begin Patch", ...lines, "*** End Patch", "PATCH"].join("\n")
+})
+
+suite(codex, "Codex", () => {
+  test(codex, "asks the host the questions of the model", (world) =>
+    Effect.gen(function*() {
+      const host = yield* world.open()
+      const step = {
+        tool: ["request_user_input", {
+          questions: [{
+            id: "colour",
+            header: "Colour",
+            question: "Which colour?",
+            options: [{ label: "Red", description: "warm" }, { label: "Blue", description: "cold" }]
+          }]
+        }] as const
+      }
+      const asked: Array<Parameters<Turn["ask"]>[0]> = []
+      const { parts } = yield* play(host, [step, step, { text: "I see." }], {
+        question: (question) => {
+          asked.push(question)
+          return Effect.succeed(
+            asked.length === 1
+              ? { answer: { "Which colour?": "Blue" }, isFailure: false }
+              : { answer: "NOBODY-IS-THERE", isFailure: true }
+          )
+        }
+      })
+      assert.deepStrictEqual(asked[0]!.questions, [{
+        question: "Which colour?",
+        header: "Colour",
+        options: [{ label: "Red", description: "warm" }, { label: "Blue", description: "cold" }]
+      }])
+      assert.strictEqual(new Set(asked.map(({ questionId }) => questionId)).size, 2)
+      const body = JSON.stringify((yield* world.server.calls("Do it.")).at(-1)!.body)
+      assert.match(body, /answers[^\]]*Blue/)
+      assert.include(body, "NOBODY-IS-THERE")
+      assert.strictEqual(textOf(parts), "I see.")
+    }))
+
+  test(codex, "asks before every command, also one that only looks", (world) =>
+    Effect.gen(function*() {
+      const host = yield* world.open()
+      const rules: Array<Parameters<Turn["requestApproval"]>[0]["rule"]> = []
+      yield* play(host, [
+        { bash: "ls" },
+        { bash: "echo start; echo 'it'\"'\"'s'" },
+        { bash: "echo start" },
+        { bash: "ls" },
+        { write: [`${world.directory}/d.txt`, "x"] },
+        { edit: [`${world.directory}/d.txt`, "x", "y"] },
+        { write: [`${world.root}/e.txt`, "x"] },
+        { text: "Done." }
+      ], {
+        approval: ({ rule }) => {
+          rules.push(rule)
+          return Effect.succeed({ decision: "allow" })
+        }
+      })
+      assert.deepStrictEqual(rules.map((rule) => rule?.title), [
+        "ls",
+        "echo start; echo 'it'\"'\"'s'",
+        "echo start",
+        "ls",
+        "edits in the working directory",
+        "edits in the working directory",
+        undefined
+      ])
+      const keys = rules.map((rule) => rule?.key)
+      assert.strictEqual(keys[0], keys[3])
+      assert.strictEqual(keys[4], keys[5])
+      assert.strictEqual(new Set(keys.slice(0, 5)).size, 4)
+    }))
+
+  test(codex, "asks for nothing where all is allowed", (world) =>
+    Effect.gen(function*() {
+      const host = yield* world.open({ permissions: "all" })
+      const { parts } = yield* play(host, [
+        { bash: "echo done > done.txt" },
+        { write: [`${world.root}/outside.txt`, "x"] },
+        { text: "Done." }
+      ], { approval: () => Effect.succeed({ decision: "deny" }) })
+      assert.notInclude(kinds(parts), "tool-approval-request")
+      assert.strictEqual(yield* fileOf(`${world.directory}/done.txt`), "done\n")
+      assert.strictEqual(yield* fileOf(`${world.root}/outside.txt`), "x\n")
+    }))
+
+  test(codex, "tells files that are moved and deleted", (world) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const [a, b, c] = ["a.txt", "b.txt", "c.txt"].map((name) => `${world.directory}/${name}`) as [
+        string,
+        string,
+        string
+      ]
+      yield* fs.writeFileString(a, "one\ntwo\n")
+      yield* fs.writeFileString(c, "gone\n")
+      const host = yield* world.open()
+      const { parts } = yield* play(host, [
+        patch(`*** Update File: ${a}`, `*** Move to: ${b}`, "@@", "-one", "+eins", `*** Delete File: ${c}`),
+        { text: "Done." }
+      ])
+      const changes = only(parts, "file-change").toSorted((x, y) => x.path < y.path ? -1 : 1)
+      assert.deepInclude(changes[0], { path: b, from: a, kind: "move" })
+      assert.strictEqual(changes[0]!.diff, `--- ${a}\n+++ ${b}\n@@ -1,2 +1,2 @@\n-one\n+eins\n two\n`)
+      assert.deepInclude(changes[1], { path: c, kind: "delete" })
+      assert.strictEqual(changes[1]!.diff, `--- ${c}\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-gone\n`)
+    }))
+
+  test(codex, "obeys the project's AGENTS.md where the session's settings say so", (world) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      yield* fs.writeFileString(`${world.directory}/AGENTS.md`, "PROJECT-MEMORY")
+      yield* fs.writeFileString(`${world.home}/AGENTS.md`, "HOME-MEMORY")
+      const seen: Array<unknown> = []
+      for (const settings of ["none", "project", "user"] as const) {
+        const host = yield* world.open({ settings })
+        yield* play(host, [{ text: "Hi." }], { words: settings })
+        yield* host.close
+        const body = JSON.stringify((yield* world.server.calls(`${settings} @@`))[0]!.body)
+        seen.push([settings, body.includes("PROJECT-MEMORY"), body.includes("HOME-MEMORY")])
+      }
+      // What is in Codex's home always counts.
+      assert.deepStrictEqual(seen, [["none", false, true], ["project", true, true], ["user", true, true]])
+    }))
+
+  test(
+    codex,
+    "connects to the session's MCP servers, whose secrets are in no argument",
+    (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const program = `${world.root}/server.ts`
+        yield* fs.writeFileString(program, mcpServer)
+        const host = yield* world.open({
+          mcpServers: [
+            {
+              type: "stdio",
+              name: "pingpong",
+              command: process.execPath,
+              args: [program],
+              env: { PING_TOKEN: Redacted.make("PING-SECRET") }
+            },
+            { type: "stdio", name: "nowhere", command: "/nowhere/at/all" }
+          ]
+        })
+        const step = { tool: ["mcp__pingpong__ping", {}] } as const
+        const asked: Array<string> = []
+        const { parts } = yield* play(host, [step, step, { text: "Pong." }], {
+          approval: ({ toolCallId }) =>
+            Effect.sync(() => {
+              asked.push(toolCallId)
+              return asked.length === 1 ? { decision: "allow" } : { decision: "deny", reason: "NOT-AGAIN" }
+            })
+        })
+        const [ponged, denied] = only(parts, "tool-result")
+        assert.deepInclude(ponged, { name: "mcp__pingpong__ping", result: "PING-SECRET pong", isFailure: false })
+        assert.isTrue(denied!.isFailure)
+        assert.deepStrictEqual(asked, only(parts, "tool-call").map(({ id }) => id))
+        assert.include(JSON.stringify((yield* world.server.calls("Do it.")).at(-1)!.body), "NOT-AGAIN")
+        assert.isTrue(only(parts, "notice").some(({ message }) => message.includes("'nowhere' is not there")))
+        for (const { pid } of host.processes) {
+          assert.notInclude(yield* fileOf(`/proc/${pid}/cmdline`), "SECRET")
+        }
+      })
+  )
+
+  test(codex, "keeps commands in the background, and says so", (world) =>
+    Effect.gen(function*() {
+      const host = yield* world.open()
+      const stop = `${world.root}/stop`
+      const command =
+        `echo begun; while ! test -e ${stop}; do perl -e 'select undef, undef, undef, 0.05'; done; echo end`
+      const { parts } = yield* play(host, [
+        { tool: ["exec_command", { cmd: command, yield_time_ms: 300 }] },
+        { text: "Started." }
+      ])
+      const [result, ...more] = only(parts, "tool-result")
+      assert.deepStrictEqual(more, [])
+      assert.deepInclude(result, { isFailure: false, metadata: { background: true } })
+      assert.include(JSON.stringify(result!.result), "goes on in the background")
+      assert.isAbove((yield* host.supervisor.background).length, 0)
+      yield* Effect.flatMap(FileSystem.FileSystem, (fs) => fs.writeFileString(stop, ""))
+      const next = yield* play(host, [{ text: "Next." }], { turn: "t2", words: "NEXT" })
+      assert.strictEqual(textOf(next.parts), "Next.")
+      // What ends of an earlier turn is none of the next one's.
+      assert.notInclude(kinds(next.parts), "tool-result")
+      assert.strictEqual(host.processes.length, 1)
+    }))
+
+  test(
+    codex,
+    "tells what sub-agents do under the call that started them, and forgets them too",
+    (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const host = yield* world.open()
+        const askedBy: Array<string | undefined> = []
+        const { parts } = yield* play(host, [
+          {
+            tool: ["multi_agent_v1__spawn_agent", {
+              message: `INNER-SECRET ${
+                script({ text: "I help.", bash: "echo helped > helped.txt" }, { text: "Helped." })
+              }`
+            }]
+          },
+          { bash: "until test -e helped.txt; do perl -e 'select undef, undef, undef, 0.05'; done" },
+          { bash: "perl -e 'sleep 1'" },
+          { text: "Thanks." }
+        ], {
+          approval: ({ parent }) => {
+            askedBy.push(parent)
+            return Effect.succeed({ decision: "allow" })
+          }
+        })
+        const [agent] = only(parts, "tool-call")
+        assert.strictEqual(agent!.name, "spawnAgent")
+        const theirs = parts.filter(({ parent }) => parent === agent!.id)
+        assert.strictEqual(textOf(theirs), "I help.Helped.")
+        assert.strictEqual(textOf(parts.filter(({ parent }) => parent === undefined)), "Thanks.")
+        assert.include(askedBy, agent!.id)
+        assert.strictEqual(only(theirs, "step-finished").length, 2)
+        yield* host.close
+        yield* world.driver.forget!({ conversation: host.conversation(), directory: world.directory })
+        for (const file of yield* fs.readDirectory(world.home, { recursive: true })) {
+          assert.notInclude(yield* fileOf(`${world.home}/${file}`), "INNER-SECRET", file)
+        }
+      })
+  )
+
+  test(codex, "compacts in a turn where it must, and goes on", (world) =>
+    Effect.gen(function*() {
+      const host = yield* world.open()
+      yield* play(host, [{ text: "A long story. ".repeat(200), usage: { input: 300_000 } }])
+      const { parts } = yield* play(host, [{ text: "Shorter now." }], { turn: "t2" })
+      const [compaction] = only(parts, "compaction")
+      assert.deepInclude(compaction, { trigger: "auto", summary: "what was said so far" })
+      assert.strictEqual(textOf(parts), "Shorter now.")
+    }))
+})
+
+describe("Codex that isn't there", () => {
+  const make = (command: string) => Effect.flip(Codex.Codex.make({ command })).pipe(Effect.provide(BunServices.layer))
+
+  it.live("is a typed error that says how to install it", () =>
+    Effect.gen(function*() {
+      const error = yield* make("codex-that-is-nowhere")
+      assert.deepInclude(error, { _tag: "DriverError", driver: "codex", kind: "not-installed" })
+      assert.include(error.problem, `npm install --global @openai/codex@${Codex.supportedVersions.tested}`)
+    }))
+
+  it.live("is a typed error where its version doesn't fit", () =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      for (const version of ["0.166.0", "0.172.0", "1.171.0", "0.171.0-alpha.1", "nonsense"]) {
+        yield* fs.writeFileString(`${directory}/codex`, `#!/bin/sh\necho 'codex-cli ${version}'\n`)
+        yield* fs.chmod(`${directory}/codex`, 0o755)
+        const error = yield* make(`${directory}/codex`)
+        assert.deepInclude(error, { kind: "wrong-version" })
+        assert.include(error.problem, version)
+      }
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("takes options whose secrets are redacted from the first", () =>
+    Effect.gen(function*() {
+      const options = yield* Schema.decodeEffect(Codex.Options)({ apiKey: "sk-1", secretEnv: { MY_KEY: "my-1" } })
+      assert.notInclude(JSON.stringify(options), "-1")
+      assert.strictEqual(Redacted.value(options.apiKey!), "sk-1")
+    }))
+})

@@ -15,6 +15,10 @@ export type Entry =
   | { readonly _tag: "Result"; readonly item: CallItem }
   | { readonly _tag: "Step"; readonly before: TokenCounts | undefined; readonly after: TokenCounts }
   | { readonly _tag: "Compaction"; readonly id: string; readonly summary: string | undefined }
+  /** That there is such an item or call. Parts of it may be in the log, though none can be made here. */
+  | { readonly _tag: "Other"; readonly id: string }
+  /** That the model was told something of a call. */
+  | { readonly _tag: "Answered"; readonly id: string }
 
 const text = Schema.String
 const maybe = <S extends Schema.Top>(schema: S) => Schema.optional(Schema.NullOr(schema))
@@ -87,10 +91,19 @@ const Line = Schema.Union([
   line(
     "response_item",
     Schema.Struct({ type: Schema.Literal("custom_tool_call"), name: text, input: text, call_id: text })
+  ),
+  line(
+    "response_item",
+    Schema.Struct({ type: Schema.Literals(["function_call_output", "custom_tool_call_output"]), call_id: text })
   )
 ])
 
 const decodeLine = Schema.decodeUnknownOption(Line)
+
+/** An item of which nothing is known but its id. */
+const decodeOther = Schema.decodeUnknownOption(
+  line("event_msg", Schema.Struct({ type: Schema.Literal("item_completed"), item: Schema.Struct({ id: text }) }))
+)
 const parseArguments = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.JsonObject))
 
 const toCounts = (counts: typeof Counts.Type): TokenCounts => ({
@@ -203,9 +216,12 @@ export const entriesOf = (lines: ReadonlyArray<Schema.JsonObject>, options: {
   readonly tools: ReadonlySet<string>
   readonly directory: string
 }): ReadonlyArray<Entry> | undefined => {
-  const known = lines.map((json) => Option.getOrUndefined(decodeLine(json))).filter(Predicate.isNotUndefined)
+  const known = lines.map((json) =>
+    Option.getOrUndefined(decodeLine(json)) ??
+      Option.getOrUndefined(Option.map(decodeOther(json), ({ payload }) => ({ type: "other", payload } as const)))
+  ).filter(Predicate.isNotUndefined)
   const items = known.flatMap((line) => line.type === "event_msg" ? [line.payload.item] : [])
-  const begins = (line: typeof Line.Type) =>
+  const begins = (line: (typeof known)[number]) =>
     line.type === "event_msg" && line.payload.item.type === "UserMessage" &&
     Predicate.isString(line.payload.item.client_id) && options.prompts.has(line.payload.item.client_id)
   const start = known.findIndex(begins)
@@ -229,8 +245,12 @@ export const entriesOf = (lines: ReadonlyArray<Schema.JsonObject>, options: {
     }
     if (at <= start) continue
     if (line.type === "compacted") summary = summaryIn(line.payload.message)
-    else if (line.type === "response_item") {
+    else if (line.type === "other") {
+      entries.push({ _tag: "Other", id: line.payload.item.id }, { _tag: "Answered", id: line.payload.item.id })
+    } else if (line.type === "response_item") {
       const { payload } = line
+      entries.push({ _tag: "name" in payload ? "Other" : "Answered", id: payload.call_id })
+      if (!("name" in payload)) continue
       const { call_id: id, name } = payload
       const input = payload.type === "function_call" ? payload.arguments : payload.input
       const namespace = payload.type === "function_call" ? payload.namespace ?? undefined : undefined

@@ -9,6 +9,7 @@ import * as Predicate from "effect/Predicate"
 import type * as Schema from "effect/Schema"
 import type { ThreadItem, TokenCounts } from "./codexMessages.ts"
 import { scriptOf } from "./codexShell.ts"
+import { hunksOf, unifiedDiff, wholeFile } from "./unifiedDiff.ts"
 
 type Part = Bridge.AgentPart
 
@@ -138,9 +139,9 @@ type Update = Extract<ThreadItem, { readonly type: "fileChange" }>["changes"][nu
 const fileChange = ({ diff, kind, path }: Update, toolCallId: string): typeof Bridge.FileChange.Type => {
   switch (kind.type) {
     case "add":
-      return { type: "file-change", path, kind: "create", diff: wholeFile(path, "+", diff), toolCallId }
+      return { type: "file-change", path, kind: "create", diff: unifiedDiff(path, true, wholeFile(diff)), toolCallId }
     case "delete":
-      return { type: "file-change", path, kind: "delete", diff: wholeFile(path, "-", diff), toolCallId }
+      return { type: "file-change", path, kind: "delete", diff: deletion(path, diff), toolCallId }
     case "update": {
       const to = kind.move_path
       const hunks = diff.replace(/\n\nMoved to: [^\n]*$/, "")
@@ -156,19 +157,10 @@ const fileChange = ({ diff, kind, path }: Update, toolCallId: string): typeof Br
   }
 }
 
-const wholeFile = (path: string, sign: "+" | "-", content: string): string => {
-  const [from, to] = sign === "+" ? ["/dev/null", path] : [path, "/dev/null"]
-  const head = `--- ${from}\n+++ ${to}\n`
-  if (content === "") return head
-  const ended = content.endsWith("\n")
-  const lines = (ended ? content.slice(0, -1) : content).split("\n")
-  const range = sign === "+" ? `-0,0 +1,${lines.length}` : `-1,${lines.length} +0,0`
-  return [
-    `${head}@@ ${range} @@`,
-    ...lines.map((line) => sign + line),
-    ...(ended ? [] : ["\\ No newline at end of file"])
-  ].join("\n") + "\n"
-}
+const nowhere = "/dev/null"
+
+const deletion = (path: string, content: string): string =>
+  `--- ${path}\n` + unifiedDiff(nowhere, false, hunksOf(content, "")).slice(`--- ${nowhere}\n`.length)
 
 /** The characters that a delta made of whole text has at most, so that its line stays far below the limit. */
 const maxDelta = 64 * 1024

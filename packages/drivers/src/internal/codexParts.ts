@@ -8,6 +8,7 @@ import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Predicate from "effect/Predicate"
 import * as Items from "./codexItems.ts"
 import type { Notification, ThreadItem, TokenCounts, TurnError } from "./codexMessages.ts"
+import { planOf } from "./plan.ts"
 
 type Part = Bridge.AgentPart
 
@@ -177,11 +178,10 @@ export const makeParts = (options: {
         }
         case "turn/plan/updated":
           return [{
-            type: "plan",
-            entries: notification.params.plan.map(({ status, step }) => ({
+            ...planOf(notification.params.plan.map(({ status, step }) => ({
               content: step,
-              status: status === "inProgress" ? "in-progress" : status
-            })),
+              status: status === "inProgress" ? "in_progress" : status
+            }))),
             ...Items.by(parent)
           }]
         case "error":
@@ -191,17 +191,18 @@ export const makeParts = (options: {
       }
     },
 
-    /** The parts that end what the turn leaves open: commands may go on in the background. */
-    close: (): ReadonlyArray<Part> => [
+    /** The parts that end what the turn leaves open: in one that's finished, commands go on in the background. */
+    close: (finished: boolean): ReadonlyArray<Part> => [
       ...[...blocks.keys()].flatMap(endBlock),
       ...[...open.values()].flatMap(({ item, output, parent }): ReadonlyArray<Part> => {
-        if (item.type !== "commandExecution") return []
+        if (!finished || item.type !== "commandExecution") return []
         const { name } = Items.called(item)
         return [{
           type: "tool-result",
           id: item.id,
           name,
-          result: output,
+          // What a command prints at first, Codex tells with its end only.
+          result: output === "" ? "The command goes on in the background." : output,
           isFailure: false,
           providerExecuted: true,
           metadata: { background: true },

@@ -101,8 +101,7 @@ export const reconcile = Effect.fnUntraced(function*(
   }
   const things = new Set(entries.flatMap(thingsOf))
 
-  // The log counts up to the first thing that the conversation lacks, or that the log has only in part. The result of
-  // a call that goes on in the background is the bridge's word for it.
+  // The log counts up to the first thing that the conversation lacks, or that the log has only in part.
   const cut = order.find(([key]) => !things.has(key) || !logged.get(key)!.whole)
   const keep = cut === undefined ? last : cut[1] - 1
   const kept = (key: string) => {
@@ -125,6 +124,10 @@ const thingsOf = (entry: Entry): ReadonlyArray<string> => {
       return [`step ${entry.after.totalTokens}`]
     case "Compaction":
       return [`compaction ${entry.id}`]
+    case "Other":
+      return [`call ${entry.id}`, `block ${entry.id}`]
+    case "Answered":
+      return [`result ${entry.id}`]
   }
 }
 

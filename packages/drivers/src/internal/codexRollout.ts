@@ -88,12 +88,14 @@ export const read = Effect.fnUntraced(function*(file: string) {
   return lines
 })
 
-/** The working directory of a conversation, as its file begins. */
-export const directoryOf = (lines: ReadonlyArray<Schema.JsonObject>): string | undefined => {
+const meta = (lines: ReadonlyArray<Schema.JsonObject>, field: string): string | undefined => {
   const payload = lines.find(({ type }) => type === "session_meta")?.["payload"]
-  const cwd = Predicate.isObject(payload) ? payload["cwd"] : undefined
-  return Predicate.isString(cwd) ? cwd : undefined
+  const value = Predicate.isObject(payload) ? payload[field] : undefined
+  return Predicate.isString(value) ? value : undefined
 }
+
+/** The working directory of a conversation, as its file begins. */
+export const directoryOf = (lines: ReadonlyArray<Schema.JsonObject>): string | undefined => meta(lines, "cwd")
 
 /** What the last compaction left of a conversation. */
 export const summaryOf = (lines: ReadonlyArray<Schema.JsonObject>): string | undefined => {
@@ -147,7 +149,9 @@ export const restore = Effect.fnUntraced(function*(
   return true
 })
 
-/** Deletes a conversation's files: what was said, its databases, its lock. */
+const ids = /[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g
+
+/** Deletes a conversation's files: what was said, also by its sub-agents, its databases, its locks. */
 export const remove = Effect.fnUntraced(function*(home: string, { key, thread }: Name) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path
@@ -155,6 +159,16 @@ export const remove = Effect.fnUntraced(function*(home: string, { key, thread }:
   if (key !== "") yield* fs.remove(databaseOf(path, home, key), force)
   if (thread === undefined) return
   const file = yield* find(home, thread)
-  if (file !== undefined) yield* fs.remove(file, force)
-  yield* fs.remove(path.join(home, "thread-writer-locks", `${thread}.lock`), force)
+  const named = file === undefined ? [] : (yield* fs.readFileString(file)).match(ids) ?? []
+  // Its own file last: by it, one that was interrupted here can go on.
+  for (const id of [...new Set(named)].filter((id) => id !== thread).concat(thread)) {
+    const found = id === thread ? file : yield* find(home, id)
+    // What it names may be anybody's.
+    if (found !== undefined && id !== thread && meta(yield* read(found), "session_id") !== thread) continue
+    if (found !== undefined) yield* fs.remove(found, force)
+    if (found !== undefined || id === thread) yield* fs.remove(lockOf(path, home, id), force)
+  }
 })
+
+const lockOf = (path: Path.Path, home: string, thread: string): string =>
+  path.join(home, "thread-writer-locks", `${thread}.lock`)

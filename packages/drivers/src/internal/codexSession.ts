@@ -136,7 +136,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     work: Work,
     { error, status }: { readonly error?: Messages.TurnError | null | undefined; readonly status: string }
   ) {
-    yield* emit(work, work.parts.close())
+    yield* emit(work, work.parts.close(status === "completed"))
     if (work.interrupted) return yield* Deferred.fail(work.done, interrupted)
     if (status !== "completed") {
       return yield* Deferred.fail(work.done, status === "interrupted" ? interrupted : turnFailed(error))
