@@ -13,7 +13,7 @@ import type {
 import { randomBytes } from "node:crypto"
 import * as fs from "node:fs"
 import { tmpdir } from "node:os"
-import * as path from "node:path"
+import { join } from "node:path"
 import { type Answer, type Origin, Refusal, toErrorResponse } from "./Answers.ts"
 import { PreviewProxy } from "./PreviewProxy.ts"
 import { killAll, marked } from "./Processes.ts"
@@ -32,6 +32,8 @@ export interface LoopbackSandbox {
   lastActivity: number
   /** Requests to its proxies that are answered with 502 from now on. */
   badGateways: number
+  /** Answers that tell the token of a port and are out of date by the time they're used. */
+  staleTokens: number
   /** Calls of its own API that fail with 400 from now on, as they do a moment after a start. */
   unresolved: number
   errorReason?: string
@@ -52,7 +54,7 @@ export class DaytonaServer {
   idleCut: number | undefined
   /** The state that sandboxes come to when they're created. */
   created: SandboxState = "started"
-  private readonly root = fs.mkdtempSync(path.join(tmpdir(), "gangway-daytona-"))
+  private readonly root = fs.mkdtempSync(join(tmpdir(), "gangway-daytona-"))
   private readonly server: ReturnType<typeof Bun.serve>
   private readonly timers = new Set<ReturnType<typeof setTimeout>>()
   private readonly autoStops: ReturnType<typeof setInterval>
@@ -150,19 +152,14 @@ export class DaytonaServer {
       from = error.origin ?? origin
       reply = [error.status, toErrorResponse(from, method, pathname, error)]
     }
-    const route = origin === "api" ? pathname.slice(4) : pathname.split("/").slice(3).join("/")
+    const path = origin === "api" ? pathname.slice(4) : `/${pathname.split("/").slice(3).join("/")}`
+    const answer = { origin: from, method, path }
     if (reply instanceof Response) {
-      this.answers.push({ origin: from, method, path: route, status: reply.status })
+      this.answers.push({ ...answer, status: reply.status })
       return reply
     }
     const [status, body] = reply
-    this.answers.push({
-      origin: from,
-      method,
-      path: origin === "api" ? route : `/${route}`,
-      status,
-      ...(body === undefined ? {} : { body })
-    })
+    this.answers.push({ ...answer, status, ...(body === undefined ? {} : { body }) })
     return body === undefined ? new Response(null, { status }) : Response.json(body, { status })
   }
 
@@ -227,8 +224,8 @@ export class DaytonaServer {
 
   private create(body: CreateSandbox): LoopbackSandbox {
     const id = crypto.randomUUID()
-    const home = path.join(this.root, id)
-    fs.mkdirSync(path.join(home, "tmp"), { recursive: true })
+    const home = join(this.root, id)
+    fs.mkdirSync(join(home, "tmp"), { recursive: true })
     const sandbox: LoopbackSandbox = {
       id,
       labels: body.labels ?? {},
@@ -239,7 +236,7 @@ export class DaytonaServer {
         env: marked(id, {
           PATH: process.env.PATH ?? "/usr/bin:/bin",
           HOME: home,
-          TMPDIR: path.join(home, "tmp"),
+          TMPDIR: join(home, "tmp"),
           ...body.env
         })
       }),
@@ -248,6 +245,7 @@ export class DaytonaServer {
       autoStop: body.autoStopInterval ?? 15,
       lastActivity: performance.now(),
       badGateways: 0,
+      staleTokens: 0,
       unresolved: 1
     }
     this.sandboxes.set(id, sandbox)
@@ -289,7 +287,12 @@ export class DaytonaServer {
       sandbox.proxies.set(port, proxy)
       await proxy.listen()
     }
-    return { sandboxId: sandbox.id, url: proxy.url, token: sandbox.token }
+    const { token } = sandbox
+    if (sandbox.staleTokens > 0) {
+      sandbox.staleTokens--
+      this.rotateToken(sandbox)
+    }
+    return { sandboxId: sandbox.id, url: proxy.url, token }
   }
 
   private toDto(sandbox: LoopbackSandbox): SandboxDto {

@@ -4,6 +4,7 @@ import { Effect, Layer, Redacted } from "effect"
 import { sandboxConformance } from "../../../test/conformance/sandbox.ts"
 import { variable } from "../../../test/daytona/attached.ts"
 import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
+import { answersAreAsDocumented } from "../../../test/daytona/OpenApi.ts"
 
 const server = new DaytonaServer()
 afterAll(() => server.close())
@@ -36,3 +37,5 @@ sandboxConformance({
     ({ id }) => Effect.promise(() => server.remove(server.get(id)))
   )
 })
+
+answersAreAsDocumented(server)
