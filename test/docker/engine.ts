@@ -88,6 +88,7 @@ const makeImage = async (client: ReadonlyArray<string>, image: string) => {
   fs.chmodSync(`${rootfs}/tmp`, 0o1777)
   fs.chmodSync(`${rootfs}/var/tmp`, 0o1777)
   fs.writeFileSync(`${rootfs}/etc/passwd`, "root:x:0:0::/root:/bin/sh\nagent:x:1000:1000::/srv:/bin/sh\n")
+  fs.writeFileSync(`${rootfs}/etc/shadow`, "", { mode: 0o600 })
   fs.chownSync(`${rootfs}/srv`, 1000, 1000)
   fs.copyFileSync(busybox, `${rootfs}/bin/busybox`)
   for (const applet of (await run([busybox, "--list"])).split("\n")) {

@@ -137,13 +137,23 @@ export const make = Effect.fnUntraced(function*(
   const client = yield* Docker.make(options.client ?? ["docker"])
   const found = yield* Effect.exit(client.call("create", ["image", "inspect", "--format", "{{.Id}}", options.image]))
   if (Exit.isFailure(found)) yield* client.call("create", ["pull", "--quiet", options.image], { timeout: false })
-  const id = yield* Effect.acquireRelease(
-    Effect.map(client.call("create", ["create", ...createArguments(options)]), (printed) => printed.trim()),
-    // What can't be removed now is found by its label.
-    (id, exit) => options.keep === true && Exit.isSuccess(exit) ? Effect.void : Effect.ignore(removeWith(client, id))
+  let keep = false
+  const own = yield* Scope.fork(yield* Effect.scope)
+  return yield* Effect.gen(function*() {
+    const id = yield* Effect.acquireRelease(
+      Effect.map(client.call("create", ["create", ...createArguments(options)]), (printed) => printed.trim()),
+      // What can't be removed now is found by its label.
+      (id) => keep ? Effect.void : Effect.ignore(removeWith(client, id))
+    )
+    yield* client.call("create", ["start", id])
+    const sandbox = yield* attachWith(client, "create", id, [])
+    keep = options.keep === true
+    return sandbox
+  }).pipe(
+    Scope.provide(own),
+    // One that can't be used isn't kept, nor until the scope ends.
+    Effect.onExit((exit) => Exit.isFailure(exit) ? Scope.close(own, exit) : Effect.void)
   )
-  yield* client.call("create", ["start", id])
-  return yield* attachWith(client, "create", id, [])
 })
 
 /**
