@@ -21,7 +21,10 @@ export interface RunningProcess {
   readonly group: number
   /** Its start time in clock ticks since boot. */
   readonly start: string
-  /** Program and arguments, separated by spaces; only the beginning where that's long. */
+  /**
+   * Program and arguments, separated by spaces; only the beginning where that's long. Where they can't be told, as while
+   * a process becomes another program, its name, or its parent's command.
+   */
   readonly command: string
   /** What the variable asked for has in its initial environment; absent where it's not set or can't be read. */
   readonly mark: string | undefined
@@ -160,15 +163,20 @@ function makePortable(): ProcessTable {
             seen.add(pid)
             const status = procfs.status(pid)
             if (status === undefined) continue
+            const { name, ...rest } = status
             processes.push({
               pid,
-              ...status,
-              command: procfs.command(pid),
+              ...rest,
+              command: procfs.command(pid) || name,
               mark: variable === undefined ? undefined : procfs.variable(pid, variable)
             })
           }
         }
-        return processes
+        return processes.map((process) =>
+          process.command === ""
+            ? { ...process, command: processes.find(({ pid }) => pid === process.parent)?.command ?? "" }
+            : process
+        )
       }),
     signal: (process, signal) =>
       Effect.sync(() => identifyUnsafe(process.pid)?.start === process.start && procfs.kill(process.pid, signal)),

@@ -3,7 +3,7 @@ import { liveness, ProcessTable } from "@gangway/server/ProcessTable"
 import { Effect } from "effect"
 import { type ChildProcess, spawn } from "node:child_process"
 import { readFileSync } from "node:fs"
-import { eventually, stateOf } from "./fixtures/processes.ts"
+import { eventually, killAll, stateOf } from "./fixtures/processes.ts"
 
 const run = (command: string, args: ReadonlyArray<string>, env: Record<string, string> = {}) =>
   Effect.acquireRelease(
@@ -73,6 +73,23 @@ describe("ProcessTable", () => {
       const found = (yield* table.list()).find((process) => process.pid === pid)
       assert.strictEqual(found!.parent, process.pid)
       assert.strictEqual(found!.start, (yield* table.identify(pid))!.start)
+    }))
+
+  it.live("names a process whose arguments can't be told by its program, and one without a name by its parent", () =>
+    Effect.gen(function*() {
+      const table = yield* ProcessTable
+      const commandOf = (pid: number) =>
+        Effect.map(table.list(), (list) => list.find((process) => process.pid === pid)?.command)
+      const script = `print "$$\n"; sleep 1000`
+      const bare = yield* run("perl", [
+        "-e",
+        `pipe my $r, my $w; print $w '$| = 1; ${script}'; close $w; open STDIN, "<&", $r; exec { $^X } ""`
+      ])
+      assert.strictEqual(yield* commandOf(Number(bare.firstLine)), "perl")
+      const nameless = yield* perl(`if (!fork) { $0 = ""; ${script} } sleep 1000`)
+      yield* Effect.addFinalizer(() => Effect.sync(() => killAll([Number(nameless.firstLine)])))
+      assert.strictEqual(yield* commandOf(Number(nameless.firstLine)), yield* commandOf(nameless.pid))
+      assert.match((yield* commandOf(nameless.pid))!, /^perl -e /)
     }))
 
   it.live("lists processes with their parent, group, command, and the exact variable that was asked for", () =>

@@ -12,6 +12,8 @@ export interface ProcessStatus {
   readonly group: number
   /** In clock ticks since boot. */
   readonly start: string
+  /** Its program's name, or what it calls itself, cut at 15 bytes. */
+  readonly name: string
 }
 
 /** How long the system has been up, in the clock ticks in which processes' starts are told: there are 100 in a second. */
@@ -50,10 +52,13 @@ export const status = (pid: number): ProcessStatus | undefined => {
   const stat = attempt(() => Fs.readFileSync(`/proc/${pid}/stat`, "latin1"))
   if (stat === undefined) return undefined
   // The second field is the program's name in parentheses, which may hold spaces and parentheses itself.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ")
+  const nameEnd = stat.lastIndexOf(")")
+  const fields = stat.slice(nameEnd + 2).split(" ")
   // A process whose first thread has ended looks like a zombie while its other threads run on.
   const ended = fields[0] === "X" || (fields[0] === "Z" && Number(fields[17]) <= 1)
-  return ended ? undefined : { parent: Number(fields[1]), group: Number(fields[2]), start: fields[19] ?? "" }
+  if (ended) return undefined
+  const name = Buffer.from(stat.slice(stat.indexOf("(") + 1, nameEnd), "latin1").toString("utf8")
+  return { parent: Number(fields[1]), group: Number(fields[2]), start: fields[19] ?? "", name }
 }
 
 /** The beginning of a process's command line, its arguments separated by spaces. */
