@@ -9,7 +9,7 @@ import * as Path from "effect/Path"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 
-export const Agent = Schema.Literals(["claude-code", "scripted"])
+export const Agent = Schema.Literals(["claude-code", "codex", "scripted"])
 
 export type Agent = typeof Agent.Type
 
@@ -29,15 +29,27 @@ export const fromEnvironment = Effect.fnUntraced(function*(agent: Agent, agentHo
       Option.filter((value) => Redacted.value(value) !== "")
     )
   const variable = (name: string) => Effect.map(secret(name), Option.map(Redacted.value))
+  const pathOf = (name: string) => Effect.map(variable(name), Option.map((given) => path.resolve(given)))
+  if (agent === "codex") {
+    const apiKey = yield* secret("CODEX_API_KEY")
+    return {
+      agentOptions: {
+        agent,
+        ...present("apiKey", apiKey),
+        ...present("baseUrl", yield* variable("OPENAI_BASE_URL")),
+        ...present("home", yield* pathOf("CODEX_HOME"))
+      },
+      env: present("OPENAI_API_KEY", apiKey)
+    } satisfies Options
+  }
   const [apiKey, authToken] = [yield* secret("ANTHROPIC_API_KEY"), yield* secret("ANTHROPIC_AUTH_TOKEN")]
-  const configDirectory = yield* variable("CLAUDE_CONFIG_DIR")
   const options: Options = {
     agentOptions: {
       agent,
       ...present("apiKey", apiKey),
       ...present("authToken", authToken),
       ...present("baseUrl", yield* variable("ANTHROPIC_BASE_URL")),
-      ...present("configDirectory", Option.map(configDirectory, (directory) => path.resolve(directory)))
+      ...present("configDirectory", yield* pathOf("CLAUDE_CONFIG_DIR"))
     },
     env: { ...present("ANTHROPIC_API_KEY", apiKey), ...present("ANTHROPIC_AUTH_TOKEN", authToken) }
   }
