@@ -8,7 +8,7 @@ import { driverConformance } from "../conformance/driver.ts"
 import type { Profile } from "../conformance/driverWorld.ts"
 import { installAgent } from "../installAgent.ts"
 
-const model = { reasoning: true, tool_call: true, attachment: true, limit: { context: 128_000, output: 8_000 } }
+const model = { reasoning: true, tool_call: true, modalities: { input: ["text", "image"], output: ["text"] }, limit: { context: 128_000, output: 8_000 } }
 
 const opencode: Profile = {
   name: "OpenCode",

@@ -157,7 +157,7 @@ const heldOf = (
   logged: ReadonlyMap<string, unknown>
 ): ReadonlyArray<Bridge.AgentPart> | undefined => {
   const told = replay.told()
-  const since = place?.turn === turn ? told.filter(({ index }) => index >= place.before) : []
+  const since = place?.id === turn ? told.filter(({ index }) => index >= place.before) : []
   // An agent may have put messages of its own between; what it was told last comes first.
   const start = since.findLastIndex(({ texts }) => texts.includes(place!.text))
   const found = start < 0 ? since : since.slice(start)

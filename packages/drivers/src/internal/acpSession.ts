@@ -69,7 +69,12 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
 
   const lost = (problem: string) => new Bridge.ContextLost({ session: options.session, problem })
 
+  const fingerprint = Conversation.fingerprint(directory)
   let conversation = options.conversation === undefined ? undefined : Conversation.fromString(options.conversation)
+  // Some agents load a conversation wherever they are.
+  if (conversation !== undefined && conversation.directory !== fingerprint) {
+    return yield* lost(`the agent's conversation ${conversation.id} is another directory's`)
+  }
   /** How many messages of the user's the conversation holds. */
   let prompts = 0
   let replay: Replay | undefined
@@ -247,7 +252,7 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
         return yield* lost("the agent can't load a conversation")
       }
       const { id } = conversation
-      const telling = makeReplay(partsOptions, conversation.place)
+      const telling = makeReplay(partsOptions, conversation.turn)
       replay = telling
       const loaded = yield* Effect.result(
         need(connection, SessionSettings, "session/load", { sessionId: id, ...place })
@@ -257,14 +262,14 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
         return loaded.success
       }
       if (loaded.failure._tag === "DriverError") return yield* loaded.failure
-      if (options.established || conversation.place !== undefined) {
+      if (options.established || conversation.turn !== undefined) {
         return yield* lost(`the agent can't load its conversation ${id}: ${loaded.failure.message}`)
       }
     }
     replay = undefined
     const { sessionId, ...settings } = yield* need(connection, NewSession, "session/new", place)
     prompts = 0
-    yield* save({ id: sessionId, place: undefined })
+    yield* save({ id: sessionId, directory: fingerprint, turn: undefined })
     return settings
   })
 
@@ -314,14 +319,21 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
     const { id } = conversation!
     if (!isNudge) {
       const text = turn.prompt.find((part) => part.type === "text")?.text ?? ""
-      yield* save({ id, place: { turn: turn.turn, before: prompts, text: Conversation.fingerprint(text) } })
+      const place = { id: turn.turn, before: prompts, text: Conversation.fingerprint(text) }
+      yield* save({ id, directory: fingerprint, turn: place })
     }
     if (yield* Deferred.isDone(current.stopped)) return yield* interrupted
     current.parts = makeParts({ ...partsOptions, prompt: ++prompts })
     current.sent = true
     replay = undefined
     const answer = yield* need(started.connection, Prompted, "session/prompt", { sessionId: id, prompt }).pipe(
-      Effect.catchTag("RpcError", (error) => Effect.fail(turnFailed(error)))
+      Effect.catchTag(
+        "RpcError",
+        (error): Effect.Effect<never, TurnFailed | Bridge.ContextLost> =>
+          Effect.fail(
+            isNotFound(error) ? lost(`the agent has no conversation ${id}: ${error.message}`) : turnFailed(error)
+          )
+      )
     )
     yield* Deferred.succeed(current.done, answer)
   })
@@ -361,6 +373,7 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
       Effect.tapError(() => emit(current, () => current.parts.close(undefined)))
     )
     yield* emit(current, () => current.parts.close(prompted))
+    if (yield* Deferred.isDone(current.stopped)) return yield* interrupted
     return { finishReason: finishReason(prompted.stopReason) }
   })
 
@@ -370,13 +383,12 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
     conversation: options.conversation,
 
     reconcile: Effect.fnUntraced(function*(previous) {
-      const { place } = conversation ?? {}
       if (conversation === undefined) return { keep: 0, recovered: [], prompted: false }
       if (replay === undefined || running === undefined || running.connection.gone()) {
         running = undefined
         yield* launch
       }
-      const reconciled = yield* reconcile(replay ?? makeReplay(partsOptions, undefined), place, previous)
+      const reconciled = yield* reconcile(replay ?? makeReplay(partsOptions, undefined), conversation.turn, previous)
       return "lost" in reconciled ? yield* lost(reconciled.lost) : reconciled
     }),
 
@@ -409,6 +421,9 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
 
 const decodeUpdate = Schema.decodeUnknownOption(SessionUpdate)
 const decodePermission = Schema.decodeUnknownOption(PermissionRequest)
+
+const isNotFound = ({ code, message }: RpcError): boolean =>
+  code === RpcCode.notFound || /\bsession\b.*\bnot found\b/i.test(message)
 
 const configOf = ({ configOptions }: SessionSettings) =>
   configOptions?.find(({ category, id }) => category === "model" || id === "model")
