@@ -32,6 +32,18 @@ const listed = Effect.fnUntraced(function*(id: string) {
 const reason = <A, R>(effect: Effect.Effect<A, Sandbox.SandboxError, R>) =>
   Effect.map(Effect.flip(effect), (error) => error.reason)
 
+// The `docker` processes of this machine that run something in the container.
+const clientsOf = (id: string) =>
+  Effect.gen(function*() {
+    const fileSystem = yield* FileSystem.FileSystem
+    const pids = (yield* fileSystem.readDirectory("/proc")).filter((name) => /^\d+$/.test(name))
+    return yield* Effect.filter(pids.map(Number), (pid) =>
+      fileSystem.readFileString(`/proc/${pid}/cmdline`).pipe(
+        Effect.map((command) => command.includes("\0exec\0") && command.includes(id)),
+        Effect.orElseSucceed(() => false)
+      ))
+  })
+
 const eventually = <E, R>(condition: Effect.Effect<boolean, E, R>) =>
   condition.pipe(
     Effect.repeat({ until: (done) => done, schedule: Schedule.spaced("20 millis") }),
@@ -225,15 +237,9 @@ describe("DockerSandbox", {
             stdinLine: Redacted.make("here"),
             log: "/tmp/log"
           })
-          const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
-          const client = yield* spawner.string(ChildProcess.make("pgrep", ["--full", `exec .*${sandbox.id}`]))
-          process.kill(Number(client.trim()), "SIGKILL")
-          yield* eventually(
-            Effect.map(
-              spawner.string(ChildProcess.make("pgrep", ["--full", `exec .*${sandbox.id}`])),
-              (pid) => pid === ""
-            )
-          )
+          const [client] = yield* clientsOf(sandbox.id)
+          process.kill(client!, "SIGKILL")
+          yield* eventually(Effect.map(clientsOf(sandbox.id), (clients) => clients.length === 0))
           assert.isTrue(Option.isNone(yield* started.exitCode))
           yield* sandbox.writeFile("/tmp/go", new Uint8Array())
           yield* eventually(Effect.map(sh(sandbox, "cat /tmp/log"), (log) => log === "here"))
@@ -251,9 +257,8 @@ describe("DockerSandbox", {
           assert.deepInclude(gone, { _tag: "NotFound", problem: "No such container: no-such-container" })
 
           const unreachable = ["docker", "--host", "unix:///no/such/socket"] as const
-          for (const failing of [make({ client: unreachable }), DockerSandbox.list({ client: unreachable })]) {
-            assert.strictEqual((yield* reason<unknown, any>(failing))._tag, "Transient")
-          }
+          assert.strictEqual((yield* reason(make({ client: unreachable })))._tag, "Transient")
+          assert.strictEqual((yield* reason(DockerSandbox.list({ client: unreachable })))._tag, "Transient")
           assert.deepInclude(yield* reason(DockerSandbox.make({ client: ["no-such-docker"], image })), {
             _tag: "Unsupported",
             problem: "there is no program no-such-docker"
