@@ -100,7 +100,7 @@ export class DaytonaServer {
   async close(): Promise<void> {
     clearInterval(this.autoStops)
     for (const timer of this.timers) clearTimeout(timer)
-    for (const sandbox of [...this.sandboxes.values()]) await this.remove(sandbox)
+    for (const sandbox of this.sandboxes.values()) await this.remove(sandbox)
     await this.server.stop(true)
     fs.rmSync(this.root, { recursive: true, force: true })
   }

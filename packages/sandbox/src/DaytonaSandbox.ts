@@ -17,6 +17,22 @@ import { running, wake } from "./internal/daytonaWake.ts"
 import * as Sandbox from "./Sandbox.ts"
 
 /**
+ * A sandbox that Gangway created.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface CreatedSandbox {
+  readonly id: string
+  readonly name: string
+  /** As Daytona tells, such as `started`, `stopped`, `archived`. */
+  readonly state: string
+  /** As Daytona tells, an ISO time. */
+  readonly created?: string | undefined
+  readonly labels: Readonly<Record<string, string>>
+}
+
+/**
  * Which Daytona, and whose.
  *
  * @category options
@@ -54,6 +70,7 @@ export interface CreateOptions extends ClientOptions {
   readonly user?: string | undefined
   /** Variables for all that runs in it. Secrets don't belong here. */
   readonly env?: Readonly<Record<string, string>> | undefined
+  /** Added to the one that `list` finds it by. */
   readonly labels?: Readonly<Record<string, string>> | undefined
   /** Whether its ports are reached without Daytona's token; false. A bridge asks for a token of its own in any case. */
   readonly public?: boolean | undefined
@@ -78,7 +95,16 @@ export interface AttachOptions extends ClientOptions {
 }
 
 /**
- * Makes a sandbox, within 10 minutes, and deletes it when the scope closes, unless it's kept.
+ * The label of what Gangway created.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const label = "dev.gangway.sandbox"
+
+/**
+ * Makes a sandbox, within 10 minutes, and deletes it when the scope closes, unless it's kept. One that doesn't start is
+ * deleted; so that it's known, an interruption waits.
  *
  * @category constructors
  * @since 0.1.0
@@ -90,7 +116,7 @@ export const make: (
     const daytona = yield* client("create", options)
     const sdk = yield* Effect.acquireRelease(
       create(daytona, options),
-      (sdk) => options.keep === true ? Effect.void : remove(sdk)
+      (sdk) => options.keep === true ? Effect.void : discard(sdk)
     )
     yield* ready("create", sdk)
     return fromSdk(sdk)
@@ -132,6 +158,49 @@ export const layer = (options: CreateOptions): Layer.Layer<Sandbox.Sandbox, Sand
 export const layerAttach = (options: AttachOptions): Layer.Layer<Sandbox.Sandbox, Sandbox.SandboxError> =>
   Layer.effect(Sandbox.Sandbox, attach(options))
 
+/**
+ * The sandboxes that Gangway created, of all that the key may see: whoever shares its organization may be using them.
+ *
+ * @category management
+ * @since 0.1.0
+ */
+export const list: (
+  options: ClientOptions
+) => Effect.Effect<ReadonlyArray<CreatedSandbox>, Sandbox.SandboxError> = Effect.fnUntraced(
+  function*(options) {
+    const daytona = yield* client("list", options)
+    const found = yield* labelled("list", daytona, { [label]: "1" })
+    return found.map(({ createdAt, id, labels, name, state = "unknown" }) => ({
+      id,
+      name,
+      state,
+      labels,
+      ...(createdAt === undefined ? {} : { created: createdAt })
+    }))
+  },
+  Effect.scoped
+)
+
+/**
+ * Deletes a sandbox with all that's in it; one that's gone already is no error.
+ *
+ * @category management
+ * @since 0.1.0
+ */
+export const remove: (
+  sandbox: string,
+  options: ClientOptions
+) => Effect.Effect<void, Sandbox.SandboxError> = Effect.fnUntraced(
+  function*(sandbox, options) {
+    const daytona = yield* client("remove", options)
+    yield* Effect.tryPromise({ try: () => daytona.get(sandbox), catch: Errors.toError("remove") }).pipe(
+      Effect.flatMap(removeSdk),
+      Effect.catchIf(({ reason }) => reason._tag === "NotFound", () => Effect.void)
+    )
+  },
+  Effect.scoped
+)
+
 // The SDK's own default is a day.
 const requestTimeout = 60_000
 
@@ -139,7 +208,7 @@ const requestTimeout = 60_000
 const createTimeout = 600
 
 // What a failed creation left is found by it.
-const creationLabel = "gangway.creation"
+const creationLabel = "dev.gangway.creation"
 
 const client = Effect.fnUntraced(function*(
   operation: Sandbox.SandboxError["operation"],
@@ -170,7 +239,7 @@ const create = Effect.fnUntraced(function*(daytona: Daytona, options: CreateOpti
   const { env, from, user } = options
   const creation = yield* makeId
   const base = {
-    labels: { ...options.labels, [creationLabel]: creation },
+    labels: { ...options.labels, [label]: "1", [creationLabel]: creation },
     ...(env === undefined ? {} : { envVars: { ...env } }),
     ...(user === undefined ? {} : { user }),
     ...(options.public === undefined ? {} : { public: options.public }),
@@ -193,17 +262,28 @@ const create = Effect.fnUntraced(function*(daytona: Daytona, options: CreateOpti
 
 // Creating fails also where the sandbox was made and then didn't start, and doesn't tell its id.
 const removeCreation = (daytona: Daytona, creation: string) =>
-  Effect.tryPromise(() => Array.fromAsync(daytona.list({ labels: { [creationLabel]: creation } }))).pipe(
-    Effect.flatMap(Effect.forEach(remove)),
+  labelled("create", daytona, { [creationLabel]: creation }).pipe(
+    Effect.flatMap(Effect.forEach(discard)),
     Effect.ignore
   )
 
-const remove = (sdk: SdkSandbox) =>
-  Effect.tryPromise(() => sdk.delete()).pipe(
-    Effect.catchIf(({ cause }) => Errors.statusOf(cause) === 404, () => Effect.void),
-    Effect.retry({ times: 3, schedule: Schedule.exponential("200 millis") }),
-    Effect.catch(({ cause }) => Effect.logWarning(`The Daytona sandbox ${sdk.id} is left`, cause))
+const labelled = (operation: Sandbox.SandboxError["operation"], daytona: Daytona, labels: Record<string, string>) =>
+  Effect.tryPromise({ try: () => Array.fromAsync(daytona.list({ labels })), catch: Errors.toError(operation) })
+
+// While its state changes it can't be deleted.
+const removeSdk = (sdk: SdkSandbox) =>
+  Effect.tryPromise({ try: () => sdk.delete(), catch: Errors.toError("remove") }).pipe(
+    Effect.retry({
+      times: 6,
+      schedule: Schedule.exponential("200 millis"),
+      while: ({ reason }) => reason._tag === "Transient"
+    }),
+    Effect.catchIf(({ reason }) => reason._tag === "NotFound", () => Effect.void)
   )
+
+// What can't be deleted now is found by its label.
+const discard = (sdk: SdkSandbox) =>
+  Effect.catch(removeSdk(sdk), (error) => Effect.logWarning(`The Daytona sandbox ${sdk.id} is left`, error))
 
 // A sandbox is `started` a moment before its own API answers.
 const ready = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>

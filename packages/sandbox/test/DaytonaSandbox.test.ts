@@ -65,6 +65,13 @@ describe("DaytonaSandbox", () => {
       const attached = yield* Effect.scoped(DaytonaSandbox.attach({ ...account, sandbox: id }))
       assert.strictEqual(attached.id, id)
       assert.isTrue(server.sandboxes.has(id))
+
+      const [found, ...others] = yield* DaytonaSandbox.list(account)
+      assert.isEmpty(others)
+      assert.deepInclude(found, { id, name: id, state: "started" })
+      yield* DaytonaSandbox.remove(id, account)
+      assert.isEmpty(yield* DaytonaSandbox.list(account))
+      yield* DaytonaSandbox.remove(id, account)
     }))
 
   it.live("leaves nothing behind where it doesn't start", () =>
