@@ -13,6 +13,7 @@ import type * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
 import type { AgentSession } from "./Driver.ts"
 import type { BridgeContext } from "./internal/bridgeContext.ts"
+import * as EarlierTurns from "./internal/earlierTurns.ts"
 import type { Holding } from "./internal/holding.ts"
 import * as SessionCore from "./internal/sessionCore.ts"
 import * as SessionFile from "./internal/sessionFile.ts"
@@ -115,7 +116,7 @@ export const make = Effect.fnUntraced(function*(
             driver: { name: driver.name, version: driver.version },
             established: false,
             active: false,
-            earlier: [],
+            earlier: EarlierTurns.empty,
             rules: []
           }).pipe(
             Effect.andThen(Effect.suspend(() => {
@@ -285,7 +286,7 @@ export const make = Effect.fnUntraced(function*(
   // ---------------------------------------------------------------------------
 
   const summary = Effect.map(
-    Effect.option(core.glance),
+    Effect.option(core.file),
     (found): Bridge.SessionSummary | undefined => {
       if (found._tag === "None" || found.value === undefined) return undefined
       const { directory, latest } = found.value
@@ -301,7 +302,7 @@ export const make = Effect.fnUntraced(function*(
   )
 
   const adopt = Effect.gen(function*() {
-    const file = yield* core.glance
+    const file = yield* core.file
     if (file === undefined || (!file.active && (file.latest === undefined || file.latest.end !== undefined))) return
     yield* core.holdIfFree
     // Who asks for the session later is told what's wrong.

@@ -8,6 +8,7 @@
  * sessions/<session>/session.json     a session; without it there's none
  *                    lock-<n>         who writes in the session's directory: the highest counts
  *                    request.json     who asks the holder for the session
+ *                    earlier.ndjson   how the turns before the latest one ended
  *                    reserve          space that is freed when the disk is full
  *                    turns/<turn>.ndjson
  * ```
@@ -47,6 +48,7 @@ export interface StateDirectory {
   readonly hasSession: (session: Bridge.SessionId) => Effect.Effect<boolean>
   readonly sessionDirectory: (session: Bridge.SessionId) => string
   readonly sessionFile: (session: Bridge.SessionId) => string
+  readonly earlierFile: (session: Bridge.SessionId) => string
   readonly reserveFile: (session: Bridge.SessionId) => string
   readonly turnFile: (session: Bridge.SessionId, turn: Bridge.TurnId) => string
   /** The paths of all turns' files, half repaired ones too. */
@@ -187,6 +189,7 @@ export const open = Effect.fnUntraced(function*(options: {
     hasSession,
     sessionDirectory,
     sessionFile,
+    earlierFile: (session) => `${sessionDirectory(session)}/earlier.ndjson`,
     reserveFile: (session) => `${sessionDirectory(session)}/reserve`,
     turnFile: (session, turn) => `${turnsDirectory(sessionDirectory(session))}/${turn}${turnSuffix}`,
     turnFiles: (session) => {
@@ -233,6 +236,35 @@ export const writeAtomic = Effect.fnUntraced(
     if (options.sync) yield* syncDirectory(parentOf(path))
   },
   Effect.mapError(unavailable)
+)
+
+/**
+ * Makes a file its own first `offset` bytes and these, on the disk when this returns: for a file that grows, and of
+ * which another one says how much counts.
+ *
+ * @category combinators
+ * @since 0.1.0
+ */
+export const appendAt = Effect.fnUntraced(
+  function*(
+    path: string,
+    offset: number,
+    bytes: Uint8Array
+  ): Effect.fn.Return<void, PlatformError | Bridge.LogUnavailable, FileSystem.FileSystem> {
+    const fs = yield* FileSystem.FileSystem
+    yield* Effect.scoped(Effect.gen(function*() {
+      const file = yield* fs.open(path, { flag: "a", mode: fileMode })
+      yield* fs.chmod(path, fileMode)
+      const { size } = yield* file.stat
+      if (size < offset) return yield* new Bridge.LogUnavailable({ problem: `${nameOf(path)} has lost its end` })
+      if (size > offset) yield* file.truncate(offset)
+      yield* file.writeAll(bytes)
+      yield* file.sync
+    }))
+    if (offset === 0) yield* syncDirectory(parentOf(path))
+  },
+  Effect.uninterruptible,
+  Effect.mapError((error) => error._tag === "LogUnavailable" ? error : unavailable(error))
 )
 
 /**
@@ -294,6 +326,8 @@ const turnsDirectory = (sessionDirectory: string): string => `${sessionDirectory
 
 const parentOf = (path: string): string => path.slice(0, path.lastIndexOf("/"))
 
+const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
+
 const isLink = (path: string): Effect.Effect<boolean, never, FileSystem.FileSystem> =>
   Effect.flatMap(FileSystem.FileSystem, (fs) => Effect.isSuccess(fs.readLink(path)))
 
@@ -313,8 +347,7 @@ const makePrivateDirectory = Effect.fnUntraced(function*(
   }
   const { type } = yield* Effect.mapError(fs.stat(path), unavailable)
   if (type !== "Directory" || (yield* isLink(path))) {
-    const name = path.slice(path.lastIndexOf("/") + 1)
-    return yield* new Bridge.LogUnavailable({ problem: `${name} is not a directory of this state directory` })
+    return yield* new Bridge.LogUnavailable({ problem: `${nameOf(path)} is not a directory of this state directory` })
   }
   return false
 })

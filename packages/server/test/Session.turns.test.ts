@@ -207,7 +207,9 @@ describe("a turn", () => {
       assert.notProperty(superseded._tag === "TurnSuperseded" && superseded.end, "output")
       yield* read(client, turn(2))
       const fs = yield* FileSystem.FileSystem
-      assert.isBelow((yield* fs.readFileString(`${sessionDirectory}/session.json`)).length, 3000)
+      for (const file of ["session.json", "earlier.ndjson"]) {
+        assert.isBelow((yield* fs.readFileString(`${sessionDirectory}/${file}`)).length, 3000)
+      }
     })
   )
 
@@ -220,9 +222,14 @@ describe("a turn", () => {
       yield* read(first.client, turn(0))
       yield* first.end
       const end = { type: "finished", usage: { measured: true }, finishReason: "stop" }
+      const earlier = Array.from({ length: 9_998 }, (_, i) => `${JSON.stringify({ turn: `t${i + 10}`, end })}\n`).join(
+        ""
+      )
+      const fs = yield* FileSystem.FileSystem
+      yield* fs.writeFileString(`${first.sessionDirectory}/earlier.ndjson`, earlier)
       yield* editSessionFile(first.sessionDirectory, (file) => ({
         ...file,
-        earlier: Array.from({ length: 9_998 }, (_, i) => ({ turn: `t${i + 10}`, end }))
+        earlier: { turns: 9_998, bytes: earlier.length }
       }))
       const { client } = yield* launch(puppet.driver, first.stateDirectory)
       yield* client.StartSession(first.start)

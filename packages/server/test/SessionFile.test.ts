@@ -115,6 +115,53 @@ describe("a session's file", () => {
       }))
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 
+  it.live("doesn't grow with its turns, and says how much counts of the file that does", () =>
+    Effect.gen(function*() {
+      const { connect, file, fs, read, start } = yield* world
+      const earlier = file.replace("session.json", "earlier.ndjson")
+      const puppet = Puppet.make({ hi: Puppet.says("hello") })
+      const turnOf = (n: number) => Bridge.TurnId.make(`t${n}`)
+      const play = Effect.fnUntraced(function*(from: number, to: number) {
+        const client = yield* connect(puppet)
+        yield* client.StartSession(start)
+        for (let n = from; n <= to; n++) {
+          yield* client.StartTurn({ session, turn: turnOf(n), prompt: [{ type: "text", text: "hi" }] })
+          yield* Stream.runDrain(client.ReadTurn({ session, turn: turnOf(n), from: 1 }))
+        }
+        for (let n = 1; n < to; n++) {
+          const superseded = yield* Effect.flip(client.StartTurn({ session, turn: turnOf(n) }))
+          assert.deepInclude(superseded, { _tag: "TurnSuperseded", turn: turnOf(n), latest: turnOf(to) })
+        }
+      }, Effect.scoped)
+      yield* play(1, 2)
+      const { length } = yield* fs.readFileString(file)
+      yield* play(3, 12)
+      assert.isBelow((yield* fs.readFileString(file)).length - length, 10)
+      const lines = (yield* fs.readFileString(earlier)).split("\n")
+      assert.deepStrictEqual(
+        lines.slice(0, -1).map((line) => JSON.parse(line).turn),
+        lines.slice(1).map((_, i) => `t${i + 1}`)
+      )
+
+      // A bridge that died between the two files had written more than counts, or the beginning of it.
+      for (const [n, rest] of [[13, `${lines[0]}\n`], [14, `{"turn":"t14","en`]] as const) {
+        yield* fs.writeFileString(earlier, rest, { flag: "a" })
+        yield* play(n, n)
+      }
+      const { bytes, turns } = (yield* read).earlier
+      assert.strictEqual(turns, 13)
+      assert.strictEqual(Number((yield* fs.stat(earlier)).size), bytes)
+
+      // One that lacks what counts isn't good for anything but to be destroyed.
+      yield* fs.truncate(earlier, bytes - 1)
+      yield* Effect.scoped(Effect.gen(function*() {
+        const client = yield* connect(puppet)
+        assert.strictEqual((yield* Effect.flip(client.StartSession(start)))._tag, "LogUnavailable")
+        yield* client.DestroySession({ session })
+        assert.isFalse(yield* fs.exists(earlier))
+      }))
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
   it.live("that holds nothing of a session can be destroyed", () =>
     Effect.gen(function*() {
       for (const content of ["", "{", "[]", "\0\0\0"]) {

@@ -15,6 +15,7 @@ import * as Supervisor from "../Supervisor.ts"
 import * as TurnLog from "../TurnLog.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import { randomName } from "./digest.ts"
+import * as EarlierTurns from "./earlierTurns.ts"
 import * as SessionFile from "./sessionFile.ts"
 
 /** A turn's log that stays open while somebody reads it, also after a newer turn took its place. */
@@ -48,10 +49,16 @@ export interface Holding {
   readonly note: (change: Change) => Effect.Effect<void>
   /** Waits until what an earlier bridge left running is ended: two agents would write one conversation. */
   readonly reaped: Effect.Effect<void>
+  /** The turns before the latest one. */
+  readonly earlier: EarlierTurns.EarlierTurns
   /** The latest turn's log. */
   readonly log: () => OpenLog | undefined
-  /** Creates a new turn's log, has the session's file name it, then drops the one before. */
-  readonly beginTurn: (header: TurnLog.TurnHeader, change: Change) => Effect.Effect<OpenLog, Bridge.LogUnavailable>
+  /** Creates a new turn's log, has the session's file name it, then drops the one before, which `previous` is. */
+  readonly beginTurn: (
+    header: TurnLog.TurnHeader,
+    previous: EarlierTurns.EarlierTurn | undefined,
+    change: Change
+  ) => Effect.Effect<OpenLog, Bridge.LogUnavailable>
 }
 
 const encodeFile = Schema.encodeSync(Schema.fromJsonString(SessionFile.SessionFile))
@@ -87,10 +94,6 @@ export const readFile = reading(Schema.decodeUnknownOption(SessionFile.SessionFi
 
 /** Reads what may be damaged. */
 export const readRemains = reading((json) => Option.some(SessionFile.toRemains(json)))
-
-/** Reads only what all sessions are looked through for. */
-export const readGlance = reading(Schema.decodeUnknownOption(SessionFile.Glance))
-
 const openLog = Effect.fnUntraced(function*<E, R>(
   parent: Scope.Scope,
   open: Effect.Effect<TurnLog.TurnLog, E, R | Scope.Scope>
@@ -147,6 +150,12 @@ export const load = Effect.fnUntraced(function*(options: {
   const whole = readFile(context, session)
   const remains = options.toDestroy ? yield* readRemains(context, session) : undefined
   let file = yield* options.toDestroy ? Effect.orElseSucceed(whole, () => undefined) : whole
+  const earlierFile = state.earlierFile(session)
+  const earlier = new Map(
+    file === undefined ? [] : yield* EarlierTurns.read(earlierFile, file.earlier).pipe(
+      (read) => options.toDestroy ? Effect.orElseSucceed(read, () => []) : read
+    )
+  )
   let log: OpenLog | undefined
   // Nobody changes what another is about to store.
   const one = Semaphore.makeUnsafe(1)
@@ -202,13 +211,19 @@ export const load = Effect.fnUntraced(function*(options: {
     }
   }
 
-  const beginTurn: Holding["beginTurn"] = Effect.fnUntraced(function*(header, change) {
+  const beginTurn: Holding["beginTurn"] = Effect.fnUntraced(function*(header, previous, change) {
     const before = log
     const created = yield* openLog(
       context.scope,
       TurnLog.create({ path: state.turnFile(session, header.turn), header, ...logOptions })
     )
-    yield* Effect.onError(save(change), () => created.retire)
+    yield* Effect.gen(function*() {
+      const extent = previous === undefined
+        ? file!.earlier
+        : yield* EarlierTurns.append(earlierFile, file!.earlier, previous)
+      yield* save((current) => ({ ...change(current), earlier: extent }))
+    }).pipe(Effect.onError(() => created.retire))
+    if (previous !== undefined) earlier.set(previous.turn, previous.end)
     log = created
     if (before !== undefined) {
       yield* Effect.ignore(fs.remove(state.turnFile(session, before.log.turn)))
@@ -240,6 +255,7 @@ export const load = Effect.fnUntraced(function*(options: {
     save,
     note,
     reaped: reaping === undefined ? Effect.void : Effect.asVoid(Fiber.await(reaping)),
+    earlier,
     log: () => log,
     beginTurn
   }

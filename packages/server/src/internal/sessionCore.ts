@@ -21,9 +21,10 @@ import * as AbortRequests from "./abortRequests.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import * as CommandQueue from "./commandQueue.ts"
 import * as DriverCalls from "./driverCalls.ts"
+import * as EarlierTurns from "./earlierTurns.ts"
 import * as Holding from "./holding.ts"
 import * as RunningTurn from "./runningTurn.ts"
-import type { Glance, Remains, SessionFile } from "./sessionFile.ts"
+import type { Remains, SessionFile } from "./sessionFile.ts"
 import { addSecrets, secretsOf, type Started } from "./sessionOptions.ts"
 
 export interface Running extends RunningTurn.RunningTurn {
@@ -61,8 +62,8 @@ export interface SessionCore {
   readonly setOptions: (options: Started) => void
   /** The session's file as it's held, or as it's on disk. */
   readonly file: Effect.Effect<SessionFile | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
-  /** The same, as far as all sessions are looked through for it. */
-  readonly glance: Effect.Effect<Glance | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
+  /** The turns before the latest one of a file that was just looked at. */
+  readonly earlier: (file: SessionFile) => Effect.Effect<EarlierTurns.EarlierTurns, Bridge.LogUnavailable>
   /** What there is to destroy, also of a session whose file is damaged. */
   readonly remains: Effect.Effect<SessionFile | Remains | undefined, Bridge.LogUnavailable | Bridge.UnsupportedFormat>
   /** What this bridge holds, else what it gets without asking anybody, else who has it. */
@@ -132,7 +133,12 @@ export const make = Effect.fnUntraced(function*(
     })
   const file = heldOr(Effect.provide(Holding.readFile(context, id), services))
   const remains = heldOr(Effect.provide(Holding.readRemains(context, id), services))
-  const glance = heldOr(Effect.provide(Holding.readGlance(context, id), services))
+  const earlier: SessionCore["earlier"] = (file) =>
+    Effect.suspend(() =>
+      holding?.file() === undefined
+        ? Effect.provide(EarlierTurns.read(context.state.earlierFile(id), file.earlier), services)
+        : Effect.succeed(holding.earlier)
+    )
 
   // Of all options since the session is held: what was started with earlier ones may run on with their secrets.
   let secrets: ReadonlyArray<Redaction.Secret> = []
@@ -385,7 +391,7 @@ export const make = Effect.fnUntraced(function*(
     },
     file,
     remains,
-    glance,
+    earlier,
     holdIfFree,
     need,
     free,

@@ -5,6 +5,7 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
+import * as EarlierTurns from "./earlierTurns.ts"
 
 /** The format that this version writes. */
 export const format = 1
@@ -57,8 +58,8 @@ export const SessionFile = Schema.Struct({
   /** Whether processes of the agent may be running. */
   active: Schema.Boolean,
   latest: Schema.optional(LatestTurn),
-  /** The turns before the latest, the oldest first. */
-  earlier: Schema.Array(Schema.Struct({ turn: Bridge.TurnId, end: Bridge.End })),
+  /** The turns before the latest, as far as their file counts. */
+  earlier: EarlierTurns.Extent,
   rules: Schema.Array(Rule)
 })
 
@@ -86,13 +87,3 @@ export const toRemains = (json: unknown): Remains => {
     marker: field("marker", marker)
   }
 }
-
-/** What all sessions are looked through for. The rest of a file may be thousands of earlier turns. */
-export const Glance = Schema.Struct({
-  format: SessionFile.fields.format,
-  directory: SessionFile.fields.directory,
-  active: SessionFile.fields.active,
-  latest: SessionFile.fields.latest
-})
-
-export type Glance = typeof Glance.Type

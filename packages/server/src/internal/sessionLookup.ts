@@ -5,6 +5,7 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import * as Answers from "./answers.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
+import type { EarlierTurns } from "./earlierTurns.ts"
 import type { Holding, OpenLog } from "./holding.ts"
 import type { SessionCore } from "./sessionCore.ts"
 import type { SessionFile } from "./sessionFile.ts"
@@ -26,13 +27,8 @@ export type SessionLookup = ReturnType<typeof make>
 export const make = (context: BridgeContext, core: SessionCore) => {
   const { id } = core
 
-  const turnNotFound = (file: SessionFile, turn: Bridge.TurnId) =>
-    new Bridge.TurnNotFound({
-      session: id,
-      turn,
-      latest: file.latest?.turn,
-      end: file.earlier.find((earlier) => earlier.turn === turn)?.end
-    })
+  const turnNotFound = (file: SessionFile, turn: Bridge.TurnId, earlier: EarlierTurns) =>
+    new Bridge.TurnNotFound({ session: id, turn, latest: file.latest?.turn, end: earlier.get(turn) })
 
   return {
     requireFile: Effect.filterOrFail(
@@ -61,8 +57,10 @@ export const make = (context: BridgeContext, core: SessionCore) => {
     /** How a turn before the latest one ended; fails where there never was such a turn. */
     earlierEnd: (file: SessionFile, turn: Bridge.TurnId) => {
       if (file.latest?.turn === turn) return Effect.undefined
-      const earlier = file.earlier.find((earlier) => earlier.turn === turn)
-      return earlier === undefined ? Effect.fail(turnNotFound(file, turn)) : Effect.succeed(earlier.end)
+      return Effect.flatMap(core.earlier(file), (earlier) => {
+        const end = earlier.get(turn)
+        return end === undefined ? Effect.fail(turnNotFound(file, turn, earlier)) : Effect.succeed(end)
+      })
     },
 
     /** A turn's table of what is asked, with nothing in it. */

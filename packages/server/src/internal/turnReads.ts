@@ -30,7 +30,7 @@ export const make = Effect.fnUntraced(function*(
       if (file === undefined) return yield* new Bridge.SessionNotFound({ session: id })
       const outcome = yield* core.holdIfFree
       if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, file, turn, from, attempt)
-      if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn)
+      if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn, yield* core.earlier(file))
       return readOthers(turn, from, attempt)
     }))
 
@@ -43,7 +43,7 @@ export const make = Effect.fnUntraced(function*(
   ) {
     const opened = holding.log()
     // A file that's being written for the first time is on disk before it's known here.
-    const gone = () => turnNotFound(holding.file() ?? onDisk, turn)
+    const gone = () => turnNotFound(holding.file() ?? onDisk, turn, holding.earlier)
     if (opened === undefined || opened.log.turn !== turn) return yield* gone()
     yield* Effect.ignore(latestStatus(holding))
     return opened.reading(opened.log.read({ from, attempt }), gone)

@@ -29,9 +29,9 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
   const startTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.StartTurn>) {
     yield* context.check
     const file = yield* requireFile
-    const earlier = file.earlier.find(({ turn }) => turn === payload.turn)
-    if (earlier !== undefined) {
-      return yield* new Bridge.TurnSuperseded({ turn: payload.turn, latest: file.latest!.turn, end: earlier.end })
+    const over = (yield* core.earlier(file)).get(payload.turn)
+    if (over !== undefined) {
+      return yield* new Bridge.TurnSuperseded({ turn: payload.turn, latest: file.latest!.turn, end: over })
     }
     if (core.options() === undefined) return yield* new Bridge.SessionNotStarted({ session: id })
     if (payload.responseFormat !== undefined && !driver.capabilities.structuredOutput) {
@@ -76,12 +76,15 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
       new Bridge.TurnConflict({ turn: payload.turn, field, attempt: 0, state: "aborted" })
     if (payload.attempt !== undefined && payload.attempt !== 1) return yield* refused("attempt")
     if (payload.prompt === undefined) return yield* refused("prompt")
-    if (file.earlier.length + 1 >= SessionFile.maxTurns) {
+    if (file.earlier.turns + 1 >= SessionFile.maxTurns) {
       return yield* new Bridge.SessionFull({ session: id, turns: SessionFile.maxTurns })
     }
     yield* core.endRunning({ reason: "replaced" })
     const { aborted, ready } = yield* unlessAborted(payload.turn, 1, core.openAgent(holding))
-    const ended = holding.file()!.latest === undefined ? undefined : (yield* latestStatus(holding)).end
+    const { latest } = holding.file()!
+    const previous = latest === undefined
+      ? undefined
+      : { turn: latest.turn, end: SessionFile.toEarlier((yield* latestStatus(holding)).end!) }
     const prompt = yield* digestJson(payload.prompt)
     const responseFormat = yield* digestFormat(payload.responseFormat)
     const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
@@ -89,11 +92,9 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
     const begin = Effect.gen(function*() {
       const opened = yield* holding.beginTurn(
         { format: 1, turn: payload.turn, prompt, responseFormat, startedAt },
-        ({ latest, ...current }) => ({
+        previous,
+        (current) => ({
           ...current,
-          earlier: latest === undefined
-            ? current.earlier
-            : [...current.earlier, { turn: latest.turn, end: SessionFile.toEarlier(ended!) }],
           latest: { turn: payload.turn, attempt: 1, ...(format === undefined ? {} : { responseFormat: format }) }
         })
       )
