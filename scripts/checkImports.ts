@@ -23,6 +23,9 @@ const arrows: Record<string, ReadonlyArray<string>> = {
 const portable = ["client", "protocol"]
 const platform = /^(node:|bun$|bun:|@effect\/platform-)/
 
+/** What only a bridge program on Bun may load, and nothing that is loaded with the rest of its package. */
+const kernel = { module: "packages/server/src/Kernel.ts", folder: "packages/server/src/internal/kernel/" }
+
 const mayKnow = (from: string, to: string): boolean => arrows[from]?.includes(to) ?? Object.hasOwn(arrows, to)
 
 /** What is wrong with an import of `specifier` in the file at `path`, if anything is. */
@@ -37,12 +40,19 @@ const judge = (path: string, specifier: string): string | undefined => {
     if (target === normalize(join(unit, "../package.json"))) return undefined
     if (!target.startsWith(`${unit}/`)) return `${specifier} leaves ${unit}: import the package by its name`
     if (!/\.(ts|json)$/.test(specifier)) return `${specifier} must end in .ts`
+    const inside = path === kernel.module || path.startsWith(kernel.folder)
+    if (!inside && (target === kernel.module || target.startsWith(kernel.folder))) {
+      return `${specifier} is for programs on Bun: nothing else of ${from} loads it`
+    }
     return undefined
   }
   if (specifier.startsWith(scope)) {
     const [to, ...rest] = specifier.slice(scope.length).split("/")
     if (to === from) return `${specifier} is the package itself: import the file by its relative path`
     if (!mayKnow(from, to!)) return `${from} must not know ${to}`
+    if (`${to}/${rest.join("/")}` === "server/Kernel" && unit.startsWith("packages/")) {
+      return `${specifier} is for programs on Bun: apps choose it`
+    }
     if (rest.includes("internal")) return `${specifier} is private to ${to}`
   }
   if (portable.includes(from) && platform.test(specifier)) return `${from} runs everywhere: no ${specifier}`

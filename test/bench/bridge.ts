@@ -6,9 +6,9 @@
 import { BunHttpServer, BunRuntime, BunServices } from "@effect/platform-bun"
 import { Bridge, BridgeServer } from "@gangway/server"
 import type { Turn } from "@gangway/server/Driver"
+import * as Kernel from "@gangway/server/Kernel"
 import { heapStats } from "bun:jsc"
 import { Effect, Latch, Layer, Redacted, Runtime } from "effect"
-import * as Kernel from "../../apps/bridge/src/kernel/Kernel.ts"
 import { answer } from "./Child.ts"
 import { makePace, makePart, now, type Play, toStamp } from "./parts.ts"
 

@@ -8,7 +8,7 @@ import { LogFile } from "@gangway/server/LogFile"
 import * as TurnLog from "@gangway/server/TurnLog"
 import { heapStats } from "bun:jsc"
 import { Effect, Fiber, FileSystem, Stream } from "effect"
-import { synchronousLogFile } from "../../apps/bridge/src/kernel/SynchronousLogFile.ts"
+import { synchronousLogFile } from "../../packages/server/src/internal/kernel/synchronousLogFile.ts"
 
 const count = Number(process.argv[2] ?? 400_000)
 const turn = Bridge.TurnId.make("bench")

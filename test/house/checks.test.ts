@@ -46,11 +46,14 @@ describe("checkImports", () => {
       const { code, output } = yield* check("scripts/checkImports.ts", {
         "packages/server/src/A.ts": `import { B } from "./B.ts"\nexport * from "@gangway/protocol/Bridge"\n`,
         "packages/server/src/B.ts": `// import "@gangway/client"\nexport const B = 'from "@gangway/client"'\n`,
+        "packages/server/src/Kernel.ts": `import "./internal/kernel/libc.ts"\n`,
+        "packages/server/src/internal/kernel/libc.ts": `import "bun:ffi"\nimport "./a.ts"\n`,
         "packages/server/test/B.test.ts": `import "@gangway/client"\n`,
         "packages/client/src/A.ts": `import "@gangway/sandbox"\nimport "@gangway/protocol"\n`,
         "packages/client/package.json": JSON.stringify({ dependencies: { "@gangway/protocol": "workspace:*" } }),
         "apps/cli/src/main.ts":
-          `import "@gangway/client"\nimport "../package.json"\nimport "@effect/platform-bun/BunSocket"\n`
+          `import "@gangway/client"\nimport "../package.json"\nimport "@effect/platform-bun/BunSocket"\n`,
+        "apps/bridge/src/main.ts": `import "@gangway/server/Kernel"\n`
       })
       assert.deepStrictEqual(output, [""])
       assert.strictEqual(code, 0)
@@ -67,6 +70,8 @@ describe("checkImports", () => {
         "packages/client/src/B.ts": `export * from "./A"\nexport * from "@gangway/client/A"\n`,
         "packages/drivers/src/A.ts": `import type { X } from "@gangway/server/internal/x"\nexport type Y = X\n`,
         "packages/sandbox/src/A.ts": `export * from "@gangway/protocol"\n`,
+        "packages/server/src/index.ts": `export * from "./Kernel.ts"\nimport "./internal/kernel/libc.ts"\n`,
+        "packages/drivers/src/B.ts": `import "@gangway/server/Kernel"\n`,
         "apps/cli/src/main.ts": `import "@gangway/bridge"\n`
       })
       assert.deepStrictEqual(output.toSorted(), [
@@ -75,11 +80,14 @@ describe("checkImports", () => {
         "packages/client/src/B.ts:1: ./A must end in .ts",
         "packages/client/src/B.ts:2: @gangway/client/A is the package itself: import the file by its relative path",
         "packages/drivers/src/A.ts:1: @gangway/server/internal/x is private to server",
+        "packages/drivers/src/B.ts:1: @gangway/server/Kernel is for programs on Bun: apps choose it",
         "packages/protocol/package.json:3: protocol must not depend on @gangway/server",
         "packages/protocol/src/A.ts:3: protocol must not know server",
         "packages/sandbox/src/A.ts:1: sandbox must not know protocol",
         "packages/server/src/A.ts:3: server must not know client",
-        "packages/server/src/B.ts:1: ../../client/src/A.ts leaves packages/server/src: import the package by its name"
+        "packages/server/src/B.ts:1: ../../client/src/A.ts leaves packages/server/src: import the package by its name",
+        "packages/server/src/index.ts:1: ./Kernel.ts is for programs on Bun: nothing else of server loads it",
+        "packages/server/src/index.ts:2: ./internal/kernel/libc.ts is for programs on Bun: nothing else of server loads it"
       ])
       assert.strictEqual(code, 1)
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))

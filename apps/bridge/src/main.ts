@@ -10,6 +10,7 @@
 import * as BunRuntime from "@effect/platform-bun/BunRuntime"
 import * as BunServices from "@effect/platform-bun/BunServices"
 import { Bridge, BridgeServer } from "@gangway/server"
+import * as Kernel from "@gangway/server/Kernel"
 import * as StateDirectory from "@gangway/server/StateDirectory"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -24,7 +25,6 @@ import * as Stream from "effect/Stream"
 import * as HttpServer from "effect/unstable/http/HttpServer"
 import manifest from "../package.json" with { type: "json" }
 import { makeDriver } from "./Agents.ts"
-import * as Kernel from "./kernel/Kernel.ts"
 import { listen } from "./Listen.ts"
 import * as SynchronousFiles from "./SynchronousFiles.ts"
 

@@ -1,20 +1,13 @@
 /**
  * The files of turns by plain system calls: what goes to the system's cache is written sooner than a thread is asked to
  * (`bun test/bench/turnLog.ts` measures both). Syncing waits for a disk, so that's left to a thread.
- *
- * @since 0.1.0
  */
-import { errorFromCode, type LogFile, type LogFileError } from "@gangway/server/LogFile"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { closeSync, fdatasync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from "node:fs"
+import { errorFromCode, type LogFile, type LogFileError } from "../../LogFile.ts"
 
-/**
- * Reads and writes synchronously.
- *
- * @category services
- * @since 0.1.0
- */
+/** Reads and writes synchronously. */
 export const synchronousLogFile: LogFile = {
   openReader: (path) =>
     Effect.map(open(path, "r"), (file) => ({

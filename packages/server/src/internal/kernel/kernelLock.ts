@@ -1,20 +1,13 @@
 /**
- * Locks that the kernel frees when their holder ends.
- *
- * @since 0.1.0
+ * Locks that the kernel frees when their holder ends. A descriptor that is locked is what Effect's files don't show.
  */
-import { LogUnavailable } from "@gangway/server/Bridge"
-import type { KernelLock } from "@gangway/server/SessionLock"
+import { LogUnavailable } from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import * as Fs from "node:fs"
-import type { Libc } from "./Libc.ts"
+import type { KernelLock } from "../../SessionLock.ts"
+import type { Libc } from "./libc.ts"
 
-/**
- * Makes locks of `flock`.
- *
- * @category constructors
- * @since 0.1.0
- */
+/** Makes locks of `flock`. */
 export const make = (libc: Libc): KernelLock => ({
   tryLock: (path) =>
     Effect.acquireRelease(

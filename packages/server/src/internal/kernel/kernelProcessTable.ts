@@ -1,20 +1,14 @@
 /**
- * The process table of a bridge that adopts its descendants' orphans.
- *
- * @since 0.1.0
+ * The process table of a bridge that adopts its descendants' orphans. It looks into `/proc` in one step with the reaping
+ * that rests on it, as the runtime may take an exit status in between.
  */
-import * as ProcessTable from "@gangway/server/ProcessTable"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import * as Fs from "node:fs"
-import type { Libc } from "./Libc.ts"
+import * as ProcessTable from "../../ProcessTable.ts"
+import type { Libc } from "./libc.ts"
 
-/**
- * Makes the table. While the scope is open, children that nobody else waits for are reaped when they end.
- *
- * @category constructors
- * @since 0.1.0
- */
+/** Makes the table. While the scope is open, children that nobody else waits for are reaped when they end. */
 export const make = Effect.fnUntraced(function*(
   libc: Libc
 ): Effect.fn.Return<ProcessTable.ProcessTable, never, Scope.Scope> {

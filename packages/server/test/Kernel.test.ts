@@ -8,7 +8,7 @@ import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { eventually, isRunning, killAll, stateOf } from "../../../packages/server/test/fixtures/processes.ts"
+import { eventually, isRunning, killAll, stateOf } from "./fixtures/processes.ts"
 
 const source = new URL("fixtures/kernelProgram.ts", import.meta.url).pathname
 

@@ -1,18 +1,11 @@
 /**
  * The few calls of the C library that no service offers.
- *
- * @since 0.1.0
  */
 import { dlopen, FFIType, read } from "bun:ffi"
 import * as Effect from "effect/Effect"
 import * as Fs from "node:fs"
 
-/**
- * What the bridge calls.
- *
- * @category models
- * @since 0.1.0
- */
+/** What the bridge calls. */
 export interface Libc {
   /** Sets an option of this process; 0 is success. */
   readonly prctl: (option: number, value: number) => number
@@ -26,9 +19,6 @@ export interface Libc {
 /**
  * The C library of this process; `undefined` where it can't be called: another system, or a sandbox that forbids what
  * it takes.
- *
- * @category constructors
- * @since 0.1.0
  */
 export const load: Effect.Effect<Libc | undefined> = Effect.sync(() => {
   if (process.platform !== "linux") return undefined
