@@ -8,42 +8,27 @@
  * Exit codes are `Bridge.ExitCode`s; what made it end is one line on standard error.
  */
 import * as BunRuntime from "@effect/platform-bun/BunRuntime"
-import * as BunServices from "@effect/platform-bun/BunServices"
 import { Bridge, BridgeServer } from "@gangway/server"
-import * as Kernel from "@gangway/server/Kernel"
 import * as StateDirectory from "@gangway/server/StateDirectory"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
-import * as PlatformError from "effect/PlatformError"
 import * as Redacted from "effect/Redacted"
 import * as Runtime from "effect/Runtime"
-import * as Stdio from "effect/Stdio"
-import * as Stream from "effect/Stream"
 import * as HttpServer from "effect/unstable/http/HttpServer"
 import manifest from "../package.json" with { type: "json" }
 import { makeDriver } from "./Agents.ts"
+import * as Kernel from "./kernel/Kernel.ts"
 import { listen } from "./Listen.ts"
+import * as Services from "./Services.ts"
 import * as SynchronousFiles from "./SynchronousFiles.ts"
 
 const command = process.argv[2]
 
-// Bun's own stream: making Node's takes longer than all that's read from it.
-const standardInput = Stream.fromReadableStream({
-  evaluate: () => Bun.stdin.stream(),
-  onError: (cause) => PlatformError.systemError({ _tag: "Unknown", module: "Stdio", method: "stdin", cause }),
-  // What comes after the launch line is left where it is.
-  releaseLockOnEnd: true
-})
-
 const bridge = Effect.gen(function*() {
-  const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* Effect.updateService(
-    BridgeServer.readLaunchOptions,
-    Stdio.Stdio,
-    (stdio) => ({ ...stdio, stdin: standardInput })
-  )
+  const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* BridgeServer.readLaunchOptions
   const token = Redacted.make(line.token)
   const driver = yield* makeDriver(agentOptions)
   // Whose it is, is known before anything listens.
@@ -60,7 +45,7 @@ const bridge = Effect.gen(function*() {
   )
 }).pipe(
   Effect.scoped,
-  Effect.provide(Layer.merge(Kernel.layer, BunServices.layer))
+  Effect.provide(Layer.merge(Kernel.layer, Services.layer))
 )
 
 // What a host can do nothing about with another launch line has no code of its own.
@@ -94,10 +79,9 @@ switch (command) {
     break
   case "scripted-agent":
     run(
-      Effect.promise(() => import("@gangway/drivers/ScriptedAgent")).pipe(
-        Effect.flatMap(({ program }) => program),
-        Effect.provide(BunServices.layer)
-      )
+      Effect.promise(() =>
+        Promise.all([import("@gangway/drivers/ScriptedAgent"), import("@effect/platform-bun/BunServices")])
+      ).pipe(Effect.flatMap(([{ program }, { layer }]) => Effect.provide(program, layer)))
     )
     break
   case "--version":
