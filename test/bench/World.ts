@@ -25,12 +25,15 @@ export interface BarePair {
   readonly port: number
 }
 
-/** Reads a listening file once it's there. */
-export const listening = async (file: string): Promise<{ readonly port: number; readonly pid: number }> => {
+/** Reads a listening file once it's there; looks after each `interval`, in milliseconds. */
+export const listening = async (
+  file: string,
+  interval = 1
+): Promise<{ readonly port: number; readonly pid: number }> => {
   const deadline = performance.now() + 20_000
   while (!existsSync(file)) {
     if (performance.now() > deadline) throw new Error(`${file} didn't come to be`)
-    await Bun.sleep(1)
+    await Bun.sleep(interval)
   }
   return JSON.parse(readFileSync(file, "utf8"))
 }

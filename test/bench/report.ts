@@ -114,5 +114,5 @@ where the goal is reached, \`bound\` where only the bound holds, and \`no\` wher
 | 5 | The same through a proxy in a third process that hands each byte on 25 ms later, in each direction. |
 | 7 | A host that takes one chunk of a turn and then nothing, while the driver emits 100 MB; it calls \`Hello\` ten times a second meanwhile, then takes the rest. And a host whose process is stopped by a signal for as long, after its first chunk, with a bridge of its own. Memory is the bridge's resident memory after a garbage collection, at most, over what it was before; a turn of that size went before. |
 | 8 | The bridge's heap after a garbage collection with a running turn of so many parts, less what it was before, a part. |
-| 10 | \`scripts/build.ts compile\` against the bare server compiled alike: from the start to where the file with the port is there, and the resident memory at that moment, most of which is the program file's own pages. |
+| 10 | \`scripts/build.ts compile\` against the bare server compiled alike: from the start to where the file with the port is there; at a first start the program's file is on the disk alone, at a later one its pages are in the system's memory. And the resident memory at that moment, most of which is the program file's own pages. |
 `

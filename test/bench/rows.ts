@@ -4,7 +4,7 @@
 import { Child } from "./Child.ts"
 import type { Delay } from "./delay.ts"
 import { type Figure, percentile, toFigure } from "./figures.ts"
-import { build, startUp } from "./startUp.ts"
+import { build, forget, type Program, startUp } from "./startUp.ts"
 import type { Pair, World } from "./World.ts"
 
 /** How long a run takes. */
@@ -266,23 +266,32 @@ const start: Row = {
   rows: [10],
   measure: async (world, { rounds }) => {
     const programs = await build(world)
-    const results = await interleave(
-      { rounds: rounds * 2 },
-      () => startUp(world, programs.bridge),
-      () => startUp(world, programs.bare)
-    )
-    const { bare, ours } = results
-    return [
+    const timesOf = (name: string, { bare, ours }: Awaited<ReturnType<typeof start>>) =>
       toFigure({
         row: 10,
-        name: "compiled, from its start to listening",
+        name,
         unit: "ms",
         ours: ours.map(({ milliseconds }) => milliseconds),
         bare: bare.map(({ milliseconds }) => milliseconds),
         comparison: "ratio",
         bound: 2.2 * 1.2,
         goal: 2.2
-      }),
+      })
+    const start = (rounds: number, before: (program: Program) => unknown) =>
+      interleave(
+        { rounds },
+        () => (before(programs.bridge), startUp(world, programs.bridge)),
+        () => (before(programs.bare), startUp(world, programs.bare))
+      )
+    // A file that was just written is mapped in larger pieces than one that was read from the disk, as an installed
+    // program is: so the first starts come first.
+    const canForget = forget(programs.bridge)
+    const first = canForget ? [timesOf("compiled, from its first start to listening", await start(rounds, forget))] : []
+    const again = await start(rounds * 2, () => {})
+    const { bare, ours } = again
+    return [
+      ...first,
+      timesOf("compiled, from a later start to listening", again),
       toFigure({
         row: 10,
         name: "its resident memory then",
