@@ -9,6 +9,7 @@
  */
 import * as BunRuntime from "@effect/platform-bun/BunRuntime"
 import { Bridge, BridgeServer } from "@gangway/server"
+import * as Kernel from "@gangway/server/Kernel"
 import * as StateDirectory from "@gangway/server/StateDirectory"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -20,7 +21,6 @@ import * as Runtime from "effect/Runtime"
 import * as HttpServer from "effect/unstable/http/HttpServer"
 import manifest from "../package.json" with { type: "json" }
 import { makeDriver } from "./Agents.ts"
-import * as Kernel from "./kernel/Kernel.ts"
 import { listen } from "./Listen.ts"
 import * as Services from "./Services.ts"
 import * as SynchronousFiles from "./SynchronousFiles.ts"
