@@ -12,7 +12,6 @@ import * as Path from "effect/Path"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
-import * as Semaphore from "effect/Semaphore"
 import { LoopbackServer } from "../LoopbackServer.ts"
 import * as Client from "./acpClient.ts"
 import { type Connection, failed, RpcCode, RpcError, start } from "./acpConnection.ts"
@@ -21,10 +20,12 @@ import { turnFailed } from "./acpFailure.ts"
 import * as HostTools from "./acpHostTools.ts"
 import * as Launch from "./acpLaunch.ts"
 import { Initialized, NewSession, PermissionRequest, Prompted, SessionSettings, SessionUpdate } from "./acpMessages.ts"
-import { makeParts, type Parts } from "./acpParts.ts"
+import { makeParts } from "./acpParts.ts"
 import * as Permission from "./acpPermission.ts"
 import * as Prompt from "./acpPrompt.ts"
 import { makeReplay, reconcile, type Replay } from "./acpReconcile.ts"
+import * as Requests from "./acpRequests.ts"
+import type { Work } from "./acpRequests.ts"
 import { finishReason } from "./acpUsage.ts"
 import { nudge } from "./claudePrompt.ts"
 
@@ -33,21 +34,12 @@ type Services = FileSystem.FileSystem | Path.Path | Crypto.Crypto | LoopbackServ
 interface Running {
   readonly connection: Connection
   readonly initialized: Initialized
-  settings: SessionSettings
+  /** What a conversation is begun and loaded with. */
+  readonly place: object
+  readonly settings: SessionSettings
   /** The model that it was started with. */
   readonly model: string | undefined
   current: string | undefined
-}
-
-/** A turn that the agent works on. */
-interface Work {
-  readonly turn: Turn
-  parts: Parts
-  readonly done: Deferred.Deferred<Prompted, TurnFailed>
-  /** Done where the turn is to stop: who waits for a host gives up. */
-  readonly stopped: Deferred.Deferred<void>
-  sent: boolean
-  asked: number
 }
 
 const interrupted = new TurnFailed({ kind: "unknown", message: "The turn was interrupted." })
@@ -57,13 +49,12 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
   Bridge.DriverError | Bridge.ContextLost,
   Services | Scope.Scope
 > {
-  const context = yield* Effect.context<Services>()
   const scope = yield* Effect.scope
   const { profile } = agent
   const { directory } = options
   const tools = new Set(options.tools.map(({ name }) => name))
   const fs = yield* FileSystem.FileSystem
-  const lock = yield* Semaphore.make(1)
+  const requests = yield* Requests.make(directory)
   const client = yield* Client.make({ directory, processes: options.processes })
   const partsOptions = { profile, tools, outputOf: client.outputOf }
 
@@ -85,12 +76,6 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
   // What the agent says
   // ---------------------------------------------------------------------------
 
-  // One after the other, whoever has something to tell.
-  const emit = (work: Work, make: () => ReadonlyArray<Bridge.AgentPart>) =>
-    lock.withPermit(Effect.gen(function*() {
-      for (const part of make()) yield* work.turn.emit(part)
-    }))
-
   const onNotification = Effect.fnUntraced(function*(connection: Connection, method: string, params: Schema.Json) {
     if (running !== undefined && connection !== running.connection) return
     if (work?.turn.raw === true) yield* work.turn.emit({ type: "raw", event: { method, params } })
@@ -99,7 +84,7 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
     if (told === undefined || told.sessionId !== conversation?.id) return
     if (work?.sent === true) {
       const { parts } = work
-      return yield* emit(work, () => parts.take(told.update))
+      return yield* requests.emit(work, () => parts.take(told.update))
     }
     replay?.take(told.update)
   })
@@ -112,55 +97,12 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
       const request = yield* Effect.fromOption(decodePermission(params)).pipe(
         Effect.mapError(() => new RpcError({ code: RpcCode.invalidParams, message: "no request for permission" }))
       )
-      return yield* work === undefined ? Effect.succeed(Permission.cancelled) : permit(work, request)
+      return yield* work === undefined ? Effect.succeed(Permission.cancelled) : requests.permit(work, request)
     }
     // Only what the agent was told that it may ask.
     const answer = profile === undefined ? client.answer(method) : undefined
     if (answer !== undefined) return yield* answer(params)
     return yield* new RpcError({ code: RpcCode.methodNotFound, message: `${method} is not supported` })
-  })
-
-  const permit = Effect.fnUntraced(function*(work: Work, request: PermissionRequest) {
-    const { toolCallId } = request.toolCall
-    // It may be asked for before the call itself is told whole.
-    if (work.parts.isAnnounced(toolCallId)) {
-      yield* Effect.suspend(() => work.parts.isAnnounced(toolCallId) ? Effect.fail("waiting") : Effect.void).pipe(
-        Effect.retry(Schedule.spaced("10 millis")),
-        Effect.timeoutOption("250 millis"),
-        Effect.ignore
-      )
-    }
-    let asked: ReturnType<Parts["asked"]> | undefined
-    yield* emit(work, () => {
-      asked = work.parts.asked(request.toolCall)
-      return asked.parts
-    })
-    const { call, name } = asked!
-    const approval = yield* Effect.provideContext(Permission.approval(call, name, directory), context)
-    const approvalId = `${work.turn.attempt}-${++work.asked}-${toolCallId}`
-    return yield* Effect.raceFirst(
-      Effect.map(
-        work.turn.requestApproval({ ...approval, approvalId }),
-        ({ decision }) => Permission.answer(request, decision)
-      ),
-      Effect.as(Deferred.await(work.stopped), Permission.cancelled)
-    )
-  })
-
-  const callHost: HostTools.CallTool = Effect.fnUntraced(function*(name, params) {
-    const asked = work
-    if (asked === undefined) return { result: "No turn is running.", isFailure: true }
-    // The agent tells of its call about when it makes it.
-    const told = yield* Effect.sync(() => asked.parts.hostCall(name)).pipe(
-      Effect.repeat({ schedule: Schedule.spaced("10 millis"), until: (id) => id !== undefined }),
-      Effect.timeoutOption("2 seconds")
-    )
-    const id = Option.getOrUndefined(told) ?? `host-${asked.turn.attempt}-${++asked.asked}`
-    yield* emit(asked, () => asked.parts.takeHostCall(id))
-    return yield* Effect.raceFirst(
-      asked.turn.callHostTool({ id, name, params }),
-      Effect.as(Deferred.await(asked.stopped), { result: "The turn was interrupted.", isFailure: true })
-    )
   })
 
   const onExit = Effect.fnUntraced(function*(connection: Connection, problem: string) {
@@ -188,7 +130,12 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
   const empty = profile?.env === undefined
     ? ""
     : yield* files(fs.makeTempDirectoryScoped({ prefix: "gangway-empty-" }))
-  const hostTools = tools.size === 0 ? undefined : yield* HostTools.serve(options.tools, callHost)
+  const hostTools = tools.size === 0 ?
+    undefined :
+    yield* HostTools.serve(options.tools, (name, params) =>
+      work === undefined
+        ? Effect.succeed({ result: "No turn is running.", isFailure: true })
+        : requests.callHost(work, name, params))
 
   const save = (next: Conversation.Conversation) => {
     conversation = next
@@ -224,9 +171,10 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
     }
     yield* authenticate(connection)
     const servers = yield* Launch.mcpServers(initialized, options.mcpServers, hostTools)
-    const settings = yield* begin(connection, initialized, { cwd: directory, mcpServers: servers })
+    const place = { cwd: directory, mcpServers: servers }
+    const settings = yield* begin(connection, initialized, place)
     const model = modelOf(settings)
-    const started: Running = { connection, initialized, settings, model, current: model }
+    const started: Running = { connection, initialized, place, settings, model, current: model }
     running = started
     yield* setMode(started)
     return started
@@ -327,15 +275,27 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
     current.sent = true
     replay = undefined
     const answer = yield* need(started.connection, Prompted, "session/prompt", { sessionId: id, prompt }).pipe(
-      Effect.catchTag(
-        "RpcError",
-        (error): Effect.Effect<never, TurnFailed | Bridge.ContextLost> =>
-          Effect.fail(
-            isNotFound(error) ? lost(`the agent has no conversation ${id}: ${error.message}`) : turnFailed(error)
-          )
-      )
+      Effect.catchTag("RpcError", (error) => explain(current, started, error))
     )
     yield* Deferred.succeed(current.done, answer)
+  })
+
+  // An agent whose conversation is gone may only say that something went wrong. It's of no more use after an error.
+  const explain = Effect.fnUntraced(function*(
+    current: Work,
+    { connection, place }: Running,
+    error: RpcError
+  ): Effect.fn.Return<never, TurnFailed | Bridge.ContextLost | Bridge.DriverError> {
+    const failure = turnFailed(error)
+    if (failure.kind !== "unknown" || (yield* Deferred.isDone(current.stopped))) return yield* failure
+    current.sent = false
+    const loaded = yield* Effect.result(
+      connection.request("session/load", { sessionId: conversation!.id, ...place })
+    )
+    if (loaded._tag === "Success" || loaded.failure._tag === "DriverError") return yield* failure
+    return yield* loaded.failure.code === RpcCode.methodNotFound
+      ? failure
+      : lost(`the agent can't load its conversation ${conversation!.id}: ${loaded.failure.message}`)
   })
 
   const run = Effect.fnUntraced(function*(turn: Turn): Effect.fn.Return<
@@ -370,9 +330,9 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
         Effect.never
       )
     ).pipe(
-      Effect.tapError(() => emit(current, () => current.parts.close(undefined)))
+      Effect.tapError(() => requests.emit(current, () => current.parts.close(undefined)))
     )
-    yield* emit(current, () => current.parts.close(prompted))
+    yield* requests.emit(current, () => current.parts.close(prompted))
     if (yield* Deferred.isDone(current.stopped)) return yield* interrupted
     return { finishReason: finishReason(prompted.stopReason) }
   })
@@ -421,9 +381,6 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
 
 const decodeUpdate = Schema.decodeUnknownOption(SessionUpdate)
 const decodePermission = Schema.decodeUnknownOption(PermissionRequest)
-
-const isNotFound = ({ code, message }: RpcError): boolean =>
-  code === RpcCode.notFound || /\bsession\b.*\bnot found\b/i.test(message)
 
 const configOf = ({ configOptions }: SessionSettings) =>
   configOptions?.find(({ category, id }) => category === "model" || id === "model")
