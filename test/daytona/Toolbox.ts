@@ -195,7 +195,6 @@ export class Toolbox {
   private async input(command: Running, { data }: SessionSendInputRequest): Promise<Reply> {
     if (command.isTold) throw new Refusal(410, "command already completed", "COMMAND_ALREADY_COMPLETED")
     const text = data.endsWith("\n") ? data : `${data}\n`
-    if (command.isEchoed) fs.appendFileSync(path.join(command.directory, "output.log"), text)
     const pipe = path.join(command.directory, "input")
     const writer = spawn("sh", ["-c", `[ -p "$0" ] && exec timeout 10 cat > "$0"`, pipe], {
       env: this.env,
@@ -207,6 +206,7 @@ export class Toolbox {
     if (code !== 0) {
       throw new Refusal(500, `failed to write to input pipe: open ${pipe}: ${text}`, "INTERNAL_SERVER_ERROR")
     }
+    if (command.isEchoed) fs.appendFileSync(path.join(command.directory, "output.log"), text)
     return [204]
   }
 

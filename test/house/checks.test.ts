@@ -240,6 +240,15 @@ describe("an agent", { skip: true, meta: { skipped: "it isn't here" } }, () => {
       assert.strictEqual(code, 1)
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 
+  it.live("lets be skipped in CI what is optional, with the reason", () =>
+    Effect.gen(function*() {
+      const optional = skipping.replace("meta: {", "meta: { isOptional: true,")
+      const { code, output } = yield* runTests({ "a.test.ts": passing, "b.test.ts": optional }, { CI: "true" })
+      assert.strictEqual(output.at(-1), "1 passed, 0 failed, 2 skipped")
+      assert.lengthOf(output.filter((line) => /^skipped: .*b\.test\.ts > an agent: it isn't here$/.test(line)), 1)
+      assert.strictEqual(code, 0)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
   it.live("counts a file that doesn't load and a hook that fails as failures", () =>
     Effect.gen(function*() {
       const { code, output } = yield* runTests({

@@ -285,6 +285,9 @@ const removeSdk = (sdk: SdkSandbox) =>
 const discard = (sdk: SdkSandbox) =>
   Effect.catch(removeSdk(sdk), (error) => Effect.logWarning(`The Daytona sandbox ${sdk.id} is left`, error))
 
+// The SDK takes no other bytes. They aren't copied: a bridge has 100 MB.
+const toBuffer = ({ buffer, byteLength, byteOffset }: Uint8Array) => Buffer.from(buffer, byteOffset, byteLength)
+
 // A sandbox is `started` a moment before its own API answers.
 const ready = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>
   Effect.retry(runScript(operation, sdk, ":", []), {
@@ -326,7 +329,7 @@ const fromSdk = (sdk: SdkSandbox): Sandbox.Sandbox["Service"] =>
       const directory = received.result.trim()
       // Names that an upload can't carry, and readers that would see half of it, are why it isn't uploaded in place.
       const uploaded = `${directory}/content`
-      yield* inside("writeFile", sdk, () => sdk.fs.uploadFile(Buffer.from(content), uploaded))
+      yield* inside("writeFile", sdk, () => sdk.fs.uploadFile(toBuffer(content), uploaded))
       const placed = yield* runScript("writeFile", sdk, Shell.placeScript, [
         uploaded,
         mode.toString(8),

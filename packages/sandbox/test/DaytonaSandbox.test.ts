@@ -1,7 +1,10 @@
+import { Daytona } from "@daytona/sdk"
+import * as BunServices from "@effect/platform-bun/BunServices"
 import { afterAll, assert, describe, it } from "@effect/vitest"
-import { DaytonaSandbox, Sandbox } from "@gangway/sandbox"
+import { DaytonaSandbox, Executable, Sandbox } from "@gangway/sandbox"
 import { Effect, Exit, Fiber, Option, Redacted, Schedule, Scope } from "effect"
 import { TestClock } from "effect/testing"
+import { readdirSync } from "node:fs"
 import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
 import { answersAreAsDocumented } from "../../../test/daytona/OpenApi.ts"
 import { processesOf } from "../../../test/daytona/Processes.ts"
@@ -128,6 +131,27 @@ describe("DaytonaSandbox", () => {
       assert.strictEqual(loopback.toolbox.sessionCount, 0)
     }).pipe(Effect.scoped))
 
+  it.live("brings a program in once, of any size", () =>
+    Effect.gen(function*() {
+      const { sandbox } = yield* make()
+      // About the size of a bridge.
+      const content = new Uint8Array(50_000_000)
+      content.set(new TextEncoder().encode("#!/bin/sh\necho here; exit\n"))
+      const install = Executable.install({
+        name: "program",
+        directory: `${home(sandbox)}/programs`,
+        build: () => Effect.succeedSome(content)
+      }).pipe(Effect.provideService(Sandbox.Sandbox, sandbox), Effect.provide(BunServices.layer))
+      const program = yield* install
+      const result = yield* sandbox.run({ ...quickly, command: [program] })
+      assert.deepStrictEqual(result, { exitCode: 0, stdout: "here\n" })
+      server.requests.length = 0
+      assert.strictEqual(yield* install, program)
+      assert.isEmpty(server.requests.filter((request) => request.endsWith("/bulk-upload")))
+      // Nothing is left of the upload.
+      assert.isEmpty(readdirSync(`${home(sandbox)}/tmp`))
+    }).pipe(Effect.scoped), 60_000)
+
   it.live("removes the session of a program that has ended, and takes a removed one's for killed", () =>
     Effect.gen(function*() {
       const { loopback, sandbox } = yield* make()
@@ -228,6 +252,63 @@ describe("keepAwake", () => {
       assert.strictEqual(calls, 4)
       yield* Effect.scoped(awake({}))
     }))
+})
+
+describe("the loopback Daytona", () => {
+  it.live("is as hard to use as the real one", () =>
+    Effect.gen(function*() {
+      const { loopback, sandbox } = yield* make()
+      const daytona = new Daytona({ apiKey: server.apiKey, apiUrl: server.apiUrl, useDeprecatedPolling: true })
+      yield* Effect.promise(async () => {
+        const { process } = await daytona.get(sandbox.id)
+        // Input is refused until its pipe is there, echoed unless that's suppressed, and has no end.
+        await process.createSession("s")
+        const send = (command: string, data: string) =>
+          process.sendSessionCommandInput("s", command, data).then(() => 204, ({ statusCode }) => statusCode)
+        const first = await process.executeSessionCommand("s", { command: "cat", runAsync: true })
+        const statuses = new Set<number>()
+        while (!statuses.has(204)) statuses.add(await send(first.cmdId, "a line"))
+        assert.deepStrictEqual([...statuses], [500, 204])
+        const output = async () => (await process.getSessionCommandLogs("s", first.cmdId)).output?.trim()
+        while (await output() !== "a line\na line") await Bun.sleep(10)
+        assert.isUndefined((await process.getSessionCommand("s", first.cmdId)).exitCode)
+        // With the session goes what runs in it.
+        assert.isNotEmpty(processesOf(sandbox.id))
+        await process.deleteSession("s")
+        while (processesOf(sandbox.id).length > 0) await Bun.sleep(10)
+
+        // An exit code that was told ends the input; an `exit` of the session's own shell is never told.
+        await process.createSession("t")
+        const second = await process.executeSessionCommand("t", { command: "(exit 3)", runAsync: true })
+        const exitCode = async (command: string) => (await process.getSessionCommand("t", command)).exitCode
+        while (await exitCode(second.cmdId) !== 3) await Bun.sleep(10)
+        await process.sendSessionCommandInput("t", second.cmdId, "x").then(
+          () => assert.fail("it was taken"),
+          ({ statusCode }) => assert.strictEqual(statusCode, 410)
+        )
+
+        // A command's text is its shell's input.
+        const { result } = await process.executeCommand("cat\necho eaten")
+        assert.strictEqual(result, "echo eaten")
+        await process.executeCommand("sleep 5", undefined, undefined, 1).then(
+          () => assert.fail("it ended"),
+          ({ statusCode }) => assert.strictEqual(statusCode, 408)
+        )
+      })
+
+      // The proxy asks for its token in each request, reaches nothing where nobody listens, and nothing that's stopped.
+      const { headers, url } = yield* sandbox.endpoint(1)
+      const token = Redacted.value(headers["X-Daytona-Preview-Token"]!)
+      const status = (headers: Record<string, string>) =>
+        Effect.promise(() => fetch(url, { headers, redirect: "manual" }).then(({ status }) => status))
+      assert.strictEqual(yield* status({}), 307)
+      assert.strictEqual(yield* status({ "X-Daytona-Preview-Token": "wrong" }), 307)
+      assert.strictEqual(yield* status({ "X-Daytona-Preview-Token": token }), 502)
+      yield* Effect.promise(() => server.stop(loopback))
+      assert.strictEqual(yield* status({ "X-Daytona-Preview-Token": token }), 400)
+      yield* sandbox.wake
+      assert.strictEqual(yield* status({ "X-Daytona-Preview-Token": token }), 307)
+    }).pipe(Effect.scoped))
 })
 
 answersAreAsDocumented(server)
