@@ -11,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises"
 export class Docker extends Context.Service<Docker, {
   /** The `docker` program and the engine that it's to ask. */
   readonly client: readonly [string, ...Array<string>]
-  /** Busybox, a C library and two users, `root` and `agent`. */
+  /** Busybox, Bash, a C library and two users, `root` and `agent`. */
   readonly image: string
   /** The bridge program, as one file. */
   readonly bridge: string

@@ -79,7 +79,7 @@ const start = async (): Promise<ReadonlyArray<string>> => {
   return client
 }
 
-// Busybox, and the C library that the bridge program needs.
+// Busybox, a Bash such as agents ask for, and the C library that they and the bridge program need.
 const makeImage = async (client: ReadonlyArray<string>, image: string) => {
   const rootfs = `${directory}/rootfs`
   for (const name of ["bin", "tmp", "etc", "proc", "sys", "dev", "root", "srv", "var/tmp"]) {
@@ -94,11 +94,29 @@ const makeImage = async (client: ReadonlyArray<string>, image: string) => {
   for (const applet of (await run([busybox, "--list"])).split("\n")) {
     if (applet !== "" && applet !== "busybox") fs.symlinkSync("busybox", `${rootfs}/bin/${applet}`)
   }
-  for (const [, library] of (await run(["ldd", process.execPath])).matchAll(/(\/lib\S+) \(0x/g)) {
-    fs.mkdirSync(path.dirname(rootfs + library), { recursive: true })
-    fs.copyFileSync(fs.realpathSync(library!), rootfs + library)
+  fs.copyFileSync("/bin/bash", `${rootfs}/bin/bash`)
+  const libraries = new Set<string>()
+  for (const program of [process.execPath, "/bin/bash"]) {
+    for (const [, library] of (await run(["ldd", program])).matchAll(/(\/lib\S+) \(0x/g)) libraries.add(library!)
   }
-  await run(["sh", "-c", `tar -C "$0" -c . | "$@"`, rootfs, ...client, "import", "-c", "ENV PATH=/bin", "-", image])
+  const libc = [...libraries].find((library) => library.endsWith("/libc.so.6"))!
+  libraries.add(path.join(path.dirname(libc), "librt.so.1"))
+  for (const library of libraries) {
+    fs.mkdirSync(path.dirname(rootfs + library), { recursive: true })
+    fs.copyFileSync(fs.realpathSync(library), rootfs + library)
+  }
+  await run([
+    "sh",
+    "-c",
+    `tar -C "$0" -c . | "$@"`,
+    rootfs,
+    ...client,
+    "import",
+    "-c",
+    "ENV PATH=/bin SHELL=/bin/bash",
+    "-",
+    image
+  ])
 }
 
 const client = async () => {

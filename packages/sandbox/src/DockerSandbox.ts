@@ -397,7 +397,7 @@ const attachWith = Effect.fnUntraced(function*(
       const suffix = (yield* Random.nextInt).toString(36)
       const running = yield* exec("writeFile", {
         script: Exec.writeScript,
-        args: [file, mode.toString(8), String(content.length), `.${suffix}.part`],
+        args: [file, mode.toString(8), String(content.length), `${suffix}.part`],
         stdin: "pipe",
         keep: 4096
       })

@@ -126,7 +126,7 @@ export const fromFile = (operation: Operation, text: string): Sandbox.SandboxErr
 }
 
 const fileTag = (problem: string) => {
-  if (/no such file or directory$/i.test(problem)) return "NotFound"
+  if (/(no such file or directory|directory nonexistent|nonexistent directory)$/i.test(problem)) return "NotFound"
   if (/(permission denied|not permitted|read-only file system)$/i.test(problem)) return "Denied"
   if (/(directory|file exists|invalid argument|file name too long|busy)$/i.test(problem)) return "Unsupported"
   return "Transient"
