@@ -143,13 +143,11 @@ export const make = Effect.fnUntraced(function*(
   // ---------------------------------------------------------------------------
 
   const abortTurn: Session["abortTurn"] = (payload) =>
-    Effect.suspend(() => {
-      const isCarriedOut = core.abortRequests.add(payload)
-      return queue.run(
-        { name: "abort", turn: payload.turn },
-        Effect.andThen(Effect.sync(isCarriedOut), abortTurnNow(payload))
-      )
-    })
+    core.runEnding(
+      { name: "abort", turn: payload.turn },
+      { turn: payload.turn, attempt: payload.attempt, abort: { reason: "host", message: payload.reason } },
+      abortTurnNow(payload)
+    )
 
   const abortTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.AbortTurn>) {
     const known = yield* requireFile
@@ -238,8 +236,9 @@ export const make = Effect.fnUntraced(function*(
   })
 
   const stopSession: Session["stopSession"] = () =>
-    queue.run(
+    core.runEnding(
       { name: "other" },
+      { abort: { reason: "stopped" } },
       Effect.gen(function*() {
         if ((yield* SessionLookup.orUnavailable(core.file)) === undefined) return nothing
         const holding = yield* SessionLookup.orUnavailable(core.need("stopped"))
@@ -258,8 +257,9 @@ export const make = Effect.fnUntraced(function*(
     )
 
   const destroySession: Session["destroySession"] = () =>
-    queue.run(
+    core.runEnding(
       { name: "other" },
+      { abort: { reason: "destroyed" } },
       Effect.gen(function*() {
         if ((yield* SessionLookup.orUnavailable(core.remains)) === undefined) return nothing
         const holding = yield* SessionLookup.orUnavailable(core.need("destroyed"))

@@ -162,6 +162,39 @@ describe("a newer bridge", () => {
   }
 
   test(
+    "gets a session whose turn's start waits for its agent",
+    Effect.gen(function*() {
+      const { directory, stateDirectory } = yield* directories
+      const older = Puppet.make(acts)
+      const { open } = older.driver
+      const driver: Puppet.Puppet["driver"] = {
+        ...older.driver,
+        open: (options) => older.opened.length > 0 ? Effect.never : open(options)
+      }
+      const first = yield* serve({ ...older, driver }, { stateDirectory, launch: "launch-0001" })
+      yield* listening(stateDirectory)
+      const host = yield* connect(first.port)
+      yield* host.call("StartSession", start(directory))
+      yield* host.call("StartTurn", act("hang"))
+      yield* host.call("StartSession", { ...start(directory), settings: "user" })
+      const starting = yield* Effect.forkChild(host.call("StartTurn", act("hang", "t2")))
+      const reader = yield* connect(first.port)
+      assert.deepInclude((yield* reader.read({ ...key, from: 1 })).end?.end, { type: "aborted", reason: "replaced" })
+
+      const second = yield* serve(Puppet.make(acts), { stateDirectory, launch: "launch-0002" })
+      yield* listens(stateDirectory, "launch-0002")
+      const other = yield* connect(second.port)
+      const [duration, outcome] = yield* Effect.timed(other.call("StartSession", start(directory)))
+      assert.deepStrictEqual(outcome, { resumed: true })
+      assert.isBelow(Duration.toMillis(duration), 6000)
+      assert.deepInclude(yield* Fiber.join(starting), { attempt: 1, status: "started" })
+      const { end } = yield* other.read({ session: "s1", turn: "t2", from: 1 })
+      assert.deepInclude(end?.end, { type: "aborted", reason: "bridge-replaced" })
+      assert.isTrue(Exit.isSuccess(yield* Fiber.await(first.fiber)))
+    })
+  )
+
+  test(
     "takes nothing from an older one for a command that can't be",
     Effect.gen(function*() {
       const { directory, first, other } = yield* twoBridges()

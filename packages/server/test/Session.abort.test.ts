@@ -1,5 +1,5 @@
 import { assert, describe } from "@effect/vitest"
-import { Deferred, Duration, Effect, Fiber } from "effect"
+import { Deferred, Duration, Effect, Fiber, Schedule } from "effect"
 import * as Puppet from "./fixtures/puppet.ts"
 import { act, endOf, firstPart, read, session, started, test, turn, until } from "./fixtures/sessions.ts"
 
@@ -204,6 +204,37 @@ describe("an abort", () => {
         { type: "turn-continued", attempt: 2, keep: 0 },
         { type: "turn-continued", attempt: 3, keep: 1 }
       ])
+    })
+  )
+
+  test(
+    "by the end of its session doesn't wait for that agent either",
+    Effect.gen(function*() {
+      for (const what of ["stopped", "destroyed"] as const) {
+        const puppet = Puppet.make({ hang: Puppet.hangs })
+        const { open } = puppet.driver
+        const driver: Puppet.Puppet["driver"] = {
+          ...puppet.driver,
+          // Its state would be read from the conversation, once that's open.
+          capabilities: { ...puppet.driver.capabilities, state: false },
+          open: (options) => puppet.opened.length > 0 ? Effect.never : open(options)
+        }
+        const { client, start } = yield* started({ ...puppet, driver })
+        yield* client.StartTurn(act(1, "hang"))
+        yield* client.StartSession({ ...start, settings: "user" })
+        const starting = yield* Effect.forkChild(client.StartTurn(act(2, "hang")))
+        // Whoever reads it sees the start get to where it waits.
+        assert.deepInclude(yield* endOf(client, turn(1)), { type: "aborted", reason: "replaced" })
+        const ending = what === "stopped" ? client.StopSession({ session }) : client.DestroySession({ session })
+        const reading = yield* Effect.forkChild(
+          Effect.retry(endOf(client, turn(2)), { schedule: Schedule.spaced("1 millis"), times: 5_000 })
+        )
+        const [duration] = yield* Effect.timed(ending)
+        assert.isBelow(Duration.toMillis(duration), 5_000)
+        assert.deepInclude(yield* Fiber.join(starting), { attempt: 1, status: "started" })
+        if (what === "stopped") assert.deepInclude(yield* Fiber.join(reading), { type: "aborted", reason: what })
+        assert.deepStrictEqual(puppet.heard, ["hang"])
+      }
     })
   )
 })

@@ -1,20 +1,22 @@
 /**
- * The aborts that wait for their place in a session's queue: the start of their own turn, which they wait for, doesn't
- * wait for its agent any longer then.
+ * The commands that wait for their place in a session's queue to end what runs: a start before them, which they wait
+ * for, doesn't wait for its agent any longer then.
  */
 import type { TurnId } from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
+import type { Abort } from "./runningTurn.ts"
 
 export interface AbortRequest {
-  readonly turn: TurnId
+  /** Absent, whichever there is. */
+  readonly turn?: TurnId | undefined
   /** Absent, whichever there is. */
   readonly attempt?: number | undefined
-  readonly reason?: string | undefined
+  readonly abort: Abort
 }
 
 export interface AbortRequests {
-  /** An abort waits, until what's given back is called. */
+  /** A command waits, until what's given back is called. */
   readonly add: (request: AbortRequest) => () => void
   /** Waits for one of this attempt. One command at a time may wait. */
   readonly await: (turn: TurnId, attempt: number) => Effect.Effect<AbortRequest>
@@ -28,7 +30,7 @@ export const make = (): AbortRequests => {
   const awaitOne: AbortRequests["await"] = (turn, attempt) =>
     Effect.suspend(() => {
       for (const request of waiting) {
-        if (request.turn === turn && (request.attempt ?? attempt) === attempt) return Effect.succeed(request)
+        if ((request.turn ?? turn) === turn && (request.attempt ?? attempt) === attempt) return Effect.succeed(request)
       }
       changed.closeUnsafe()
       return Effect.andThen(changed.await, awaitOne(turn, attempt))

@@ -50,6 +50,12 @@ export interface SessionCore {
   readonly id: Bridge.SessionId
   readonly queue: CommandQueue.CommandQueue
   readonly abortRequests: AbortRequests.AbortRequests
+  /** Queues a command that ends what runs. */
+  readonly runEnding: <A, E>(
+    kind: CommandQueue.Kind,
+    request: AbortRequests.AbortRequest,
+    command: Effect.Effect<A, E>
+  ) => Effect.Effect<A, E>
   readonly holding: () => Holding.Holding | undefined
   readonly running: () => Running | undefined
   readonly compaction: () => Compaction | undefined
@@ -204,7 +210,15 @@ export const make = Effect.fnUntraced(function*(
   const endAll = (reason: Bridge.AbortReason) =>
     Effect.andThen(endRunning({ reason }), Effect.andThen(stopCompaction, free))
 
-  const giveUp = (reason: Bridge.AbortReason) => queue.run({ name: "abort", turn: running?.turn }, endAll(reason))
+  const abortRequests = AbortRequests.make()
+  const runEnding: SessionCore["runEnding"] = (kind, request, command) =>
+    Effect.suspend(() => {
+      const isCarriedOut = abortRequests.add(request)
+      return queue.run(kind, Effect.andThen(Effect.sync(isCarriedOut), command))
+    })
+
+  const giveUp = (reason: Bridge.AbortReason) =>
+    runEnding({ name: "abort", turn: running?.turn }, { abort: { reason } }, endAll(reason))
 
   const hold = <E>(
     lock: Effect.Effect<SessionLock.Outcome, E, Scope.Scope | FileSystem.FileSystem>,
@@ -378,7 +392,8 @@ export const make = Effect.fnUntraced(function*(
   return {
     id,
     queue,
-    abortRequests: AbortRequests.make(),
+    abortRequests,
+    runEnding,
     holding: () => holding,
     running: () => running,
     compaction: () => compaction,

@@ -12,7 +12,6 @@ import * as TurnUsage from "../TurnUsage.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import { digestJson } from "./digest.ts"
 import type { Holding, OpenLog } from "./holding.ts"
-import type { Abort } from "./runningTurn.ts"
 import type { SessionCore } from "./sessionCore.ts"
 import * as SessionFile from "./sessionFile.ts"
 import { type SessionLookup, stateOf } from "./sessionLookup.ts"
@@ -61,10 +60,7 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
   const unlessAborted = <A, E>(turn: Bridge.TurnId, attempt: number, ready: Effect.Effect<A, E>) =>
     Effect.raceFirst(
       Effect.map(ready, (ready) => ({ ready, aborted: undefined })),
-      Effect.map(core.abortRequests.await(turn, attempt), ({ reason }) => {
-        const aborted: Abort = { reason: "host", message: reason }
-        return { ready: undefined, aborted }
-      })
+      Effect.map(core.abortRequests.await(turn, attempt), ({ abort }) => ({ ready: undefined, aborted: abort }))
     )
 
   const newTurn = Effect.fnUntraced(function*(
