@@ -31,6 +31,7 @@ import {
   testOf,
   unpaired,
   until,
+  type Untold,
   waitForFile,
   type World
 } from "./driverWorld.ts"
@@ -49,7 +50,7 @@ const appendAndWait = (word: string) => `echo ${word} >> done.txt; perl -e 'slee
 
 /** The suite. Each case that needs a capability names it. */
 export const driverConformance = (profile: Profile) => {
-  const { capabilities } = profile
+  const { capabilities, untold = new Set<Untold>() } = profile
   suite(profile, `the driver of ${profile.name}`, () => {
     test(profile, "says what its agent can do, and which version that is", (world) =>
       Effect.sync(() => {
@@ -74,7 +75,12 @@ export const driverConformance = (profile: Profile) => {
         const [step, ...more] = only(parts, "step-finished")
         assert.deepStrictEqual(more, [])
         assert.strictEqual(log.parts.at(-1)!.part.type, "step-finished")
-        assert.deepStrictEqual(step!.usage.inputTokens, { total: 280, uncached: 70, cacheRead: 200, cacheWrite: 10 })
+        assert.deepStrictEqual(
+          step!.usage.inputTokens,
+          untold.has("cache-writes")
+            ? { total: 280, uncached: 80, cacheRead: 200, cacheWrite: 0 }
+            : { total: 280, uncached: 70, cacheRead: 200, cacheWrite: 10 }
+        )
         assert.strictEqual(step!.usage.outputTokens?.total, 30)
         assert.isTrue(step!.usage.measured)
       }))
@@ -221,6 +227,8 @@ export const driverConformance = (profile: Profile) => {
           assert.strictEqual(yield* fileOf(`${world.directory}/no.txt`), "")
           const [, denied] = only(parts, "tool-result")
           assert.isTrue(denied!.isFailure)
+          assert.strictEqual(textOf(parts), "Well.")
+          if (untold.has("denials")) return
           assert.include(JSON.stringify(denied!.result), "NOT-THIS-ONE")
           assert.include(JSON.stringify((yield* world.server.calls("Do it.")).at(-1)!.body), "NOT-THIS-ONE")
         })
@@ -369,6 +377,7 @@ export const driverConformance = (profile: Profile) => {
       [400, "prompt is too long: 250000 tokens > 200000 maximum", "context-too-long"]
     ] as const
     for (const [err, message, kind] of failures) {
+      if (untold.has("failures") && kind !== "auth") continue
       test(profile, `ends as '${kind}' where the model answers ${err} (${message})`, (world) =>
         Effect.gen(function*() {
           const host = yield* world.open()
@@ -382,8 +391,11 @@ export const driverConformance = (profile: Profile) => {
         const host = yield* world.open()
         const { finished, parts } = yield* play(host, [{ err: 529, message: "Overloaded", times: 1, text: "At last." }])
         const [retry] = only(parts, "retry")
-        assert.strictEqual(retry!.attempt, 1)
-        assert.include(retry!.message, "529")
+        assert.strictEqual(retry === undefined, untold.has("retries"))
+        if (retry !== undefined) {
+          assert.strictEqual(retry.attempt, 1)
+          assert.include(retry.message, "529")
+        }
         assert.strictEqual(textOf(parts), "At last.")
         assert.strictEqual(finished.finishReason, "stop")
       }))
@@ -408,8 +420,8 @@ export const driverConformance = (profile: Profile) => {
         const host = yield* world.open()
         const plain = yield* play(host, [{ text: "One." }], { turn: "t1" })
         assert.notInclude(kinds(plain.parts), "raw")
-        const raw = yield* play(host, [{ text: "Two." }], { turn: "t2", raw: true })
-        assert.include(JSON.stringify(only(raw.parts, "raw").map(({ event }) => event)), "Two.")
+        const raw = yield* play(host, [{ text: "②" }], { turn: "t2", raw: true })
+        assert.include(JSON.stringify(only(raw.parts, "raw").map(({ event }) => event)), "②")
       }))
 
     test(profile, "ends the turn with what is known where its agent dies", (world) =>
@@ -516,6 +528,7 @@ export const driverConformance = (profile: Profile) => {
         yield* abort(host, running)
         const [first, second, ...more] = only(partsOf(log), "step-finished")
         assert.deepStrictEqual(more, [])
+        if (!capabilities.usage) return assert.deepStrictEqual(first!.usage, { measured: false })
         assert.strictEqual(second !== undefined, profile.tellsCutSteps)
         assert.deepInclude(first!.usage, { measured: true, outputTokens: { total: 20 } })
         assert.strictEqual(first!.usage.inputTokens?.total, 10)
@@ -655,9 +668,10 @@ export const driverConformance = (profile: Profile) => {
         yield* world.driver.forget!({ conversation: host.conversation(), directory: world.directory })
         for (const file of yield* fs.readDirectory(world.home, { recursive: true })) {
           const content = yield* fileOf(`${world.home}/${file}`)
+          if (profile.ownFiles.test(file)) continue
           assert.notInclude(content, "SOMETHING-PRIVATE", file)
           assert.notInclude(content, pixel, file)
-          if (!profile.ownFiles.test(file)) assert.notMatch(file, /\.png$/)
+          assert.notMatch(file, /\.png$/)
         }
       }))
 

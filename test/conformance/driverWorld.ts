@@ -41,9 +41,19 @@ export interface Profile {
   readonly tellsCutSteps: boolean
   /** Whether a host can say what a compaction is to keep. */
   readonly compactsAsTold: boolean
-  /** The files in its home that are of no conversation. */
+  /** The files in its home that are of no conversation, or in which it deletes conversations without a trace of ours. */
   readonly ownFiles: RegExp
+  /** Where it can't tell its state: what it has written of its conversations, as text. */
+  readonly written?: (home: string) => Effect.Effect<string, never, BunServices.BunServices>
+  /** What its interface has no place for, though its capabilities say nothing of it. */
+  readonly untold?: ReadonlySet<Untold>
 }
+
+/**
+ * What an agent may keep for itself: tokens written to a cache; why a host denied a call; what kind of failure a failed
+ * call of the model was; that the model is called again, for long.
+ */
+export type Untold = "cache-writes" | "denials" | "failures" | "retries"
 
 export interface World {
   readonly profile: Profile
@@ -159,6 +169,8 @@ export const abort = Effect.fnUntraced(function*(host: Host, running: Fiber.Fibe
 
 interface Message {
   readonly role?: string
+  readonly tool_calls?: ReadonlyArray<{ readonly id: string }>
+  readonly tool_call_id?: string
   readonly type?: string
   readonly content?: string | ReadonlyArray<object> | null
 }
@@ -177,21 +189,29 @@ export const messagesOf = (request: ModelServer.Recorded): ReadonlyArray<unknown
   }
   const theirs = (messages ?? input ?? []).filter(({ role }) => role !== "system" && role !== "developer")
   if (input !== undefined) return theirs
-  return theirs.map(({ content, role }) => ({
+  return theirs.map(({ content, role, tool_call_id, tool_calls }) => ({
     role,
-    content: blocksOf(content).map((block) => ({ ...block, cache_control: undefined }))
+    content: blocksOf(content).map((block) => ({ ...block, cache_control: undefined })),
+    ...(tool_calls === undefined ? {} : { tool_calls }),
+    ...(tool_call_id === undefined ? {} : { tool_call_id })
   }))
 }
 
 /** The tool calls of messages without a result, and results without a call: a model refuses either. */
 export const unpaired = (messages: ReadonlyArray<unknown>): ReadonlyArray<string> => {
-  const blocks = (messages as ReadonlyArray<Message>).flatMap((
+  const all = messages as ReadonlyArray<Message>
+  const blocks = all.flatMap((
     message
   ) => [message, ...blocksOf(message.content)]) as ReadonlyArray<Record<string, string>>
   const ids = (types: ReadonlyArray<string>, field: string) =>
     blocks.filter(({ type = "" }) => types.includes(type)).map((block) => block[field]!)
-  const calls = [...ids(["tool_use"], "id"), ...ids(["function_call", "custom_tool_call"], "call_id")]
+  const calls = [
+    ...all.flatMap(({ tool_calls = [] }) => tool_calls.map(({ id }) => id)),
+    ...ids(["tool_use"], "id"),
+    ...ids(["function_call", "custom_tool_call"], "call_id")
+  ]
   const results = [
+    ...all.flatMap(({ tool_call_id }) => tool_call_id ?? []),
     ...ids(["tool_result"], "tool_use_id"),
     ...ids(["function_call_output", "custom_tool_call_output"], "call_id")
   ]
@@ -232,8 +252,8 @@ export const failure = <A, E>(exit: Exit.Exit<A, E>): E | undefined =>
 export const killIn = Effect.fnUntraced(function*(world: World, host: Host, word: string) {
   yield* waitForFile(`${world.directory}/done.txt`, word)
   const { pid } = host.processes.at(-1)!
-  yield* Effect.repeat(host.agent.readState!, {
-    until: (state) => world.profile.holdsCall(JSON.stringify(state), `echo ${word} >> done.txt`)
-  })
+  const written = world.profile.written?.(world.home) ??
+    Effect.map(host.agent.readState!, (state) => JSON.stringify(state))
+  yield* Effect.repeat(written, { until: (text) => world.profile.holdsCall(text, `echo ${word} >> done.txt`) })
   yield* Effect.sync(() => process.kill(pid, "SIGKILL"))
 })

@@ -5,10 +5,15 @@ import * as Acp from "@gangway/drivers/Acp"
 import { Effect } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { driverConformance } from "../conformance/driver.ts"
-import type { Profile } from "../conformance/driverWorld.ts"
+import { fileOf, type Profile } from "../conformance/driverWorld.ts"
 import { installAgent } from "../installAgent.ts"
 
-const model = { reasoning: true, tool_call: true, modalities: { input: ["text", "image"], output: ["text"] }, limit: { context: 128_000, output: 8_000 } }
+const model = {
+  reasoning: true,
+  tool_call: true,
+  modalities: { input: ["text", "image"], output: ["text"] },
+  limit: { context: 128_000, output: 8_000 }
+}
 
 const opencode: Profile = {
   name: "OpenCode",
@@ -56,11 +61,18 @@ const opencode: Profile = {
   hostTool: (name) => `host_${name}`,
   fileOf: (params) => (params as { filePath: string }).filePath,
   effortOf: () => undefined,
-  holdsCall: () => true,
+  holdsCall: (written, command) => written.includes(`"input":{"command":"${command}`),
   structured: { answer: () => ({}), asks: () => false },
   tellsCutSteps: false,
   compactsAsTold: false,
-  ownFiles: /^\.|^$/
+  // A database, which it deletes rows of.
+  ownFiles: /^\.local\/share\/opencode\/opencode\.db/,
+  written: (home) =>
+    Effect.map(
+      Effect.forEach(["", "-wal"], (end) => fileOf(`${home}/.local/share/opencode/opencode.db${end}`)),
+      (files) => files.join("")
+    ),
+  untold: new Set(["cache-writes", "denials", "failures", "retries"])
 }
 
 driverConformance(opencode)
