@@ -27,6 +27,10 @@ const options = canBecome
   ? {}
   : { skip: true, meta: { skipped: "it takes root, setpriv, and a checkout that every user can read" } }
 
+// What root may do in a container by default: to look into another user's processes isn't among it.
+const inContainers = ["chown", "dac_override", "fowner", "kill", "setgid", "setuid", "setpcap", "sys_chroot"]
+  .map((capability) => `+${capability}`).join(",")
+
 const world = Effect.gen(function*() {
   const where = yield* place
   chmodSync(where.root, 0o755)
@@ -95,12 +99,16 @@ describe("an agent that runs as another user", options, () => {
       assert.deepStrictEqual(readdirSync(conversations), [])
     }).pipe(Effect.scoped), 60_000)
 
-  it.live(
-    "is ended with all that it started, also by the bridge after the one that was killed",
-    () =>
+  const bridges = [
+    { of: "a machine", command: fromSources },
+    { of: "a container", command: ["setpriv", `--bounding-set=-all,${inContainers}`, "--", ...fromSources] }
+  ]
+  it.live.each(bridges)(
+    "is ended with all that it started, also after its bridge was killed, by the root of $of",
+    ({ command }) =>
       Effect.gen(function*() {
         const where = yield* world
-        const first = yield* launch(lineFor(where, nobody))
+        const first = yield* launch(lineFor(where, nobody), { command })
         const host = yield* connect(yield* isListening(where, first))
         yield* host.startSession("s1", where.work)
         const stubborn =
@@ -119,7 +127,7 @@ describe("an agent that runs as another user", options, () => {
         first.child.kill("SIGKILL")
         yield* first.exited
         assert.isTrue(isRunning(pid))
-        const second = yield* launch(lineFor(where, nobody))
+        const second = yield* launch(lineFor(where, nobody), { command })
         const again = yield* connect(yield* isListening(where, second))
         yield* again.hello
         yield* eventually("its end", Effect.sync(() => !isRunning(pid)))

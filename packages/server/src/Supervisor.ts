@@ -16,6 +16,7 @@ import type { AgentUser } from "./AgentUser.ts"
 import * as agentLauncher from "./internal/agentLauncher.ts"
 import * as agentProcess from "./internal/agentProcess.ts"
 import * as processTree from "./internal/processTree.ts"
+import * as userProcesses from "./internal/userProcesses.ts"
 import { ProcessTable, type RunningProcess } from "./ProcessTable.ts"
 
 /**
@@ -167,7 +168,9 @@ export const markerName = "GANGWAY_SESSION"
  */
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<Supervisor, never, Scope.Scope> {
   const table = yield* ProcessTable
-  const spawner = yield* Effect.serviceOption(ChildProcessSpawner)
+  const base = yield* Effect.serviceOption(ChildProcessSpawner)
+  // Looks for what starts processes when it's needed.
+  const spawner = Option.map(base, (base) => agentLauncher.make(base, options.user))
   const self = yield* table.self
   const adopts = yield* table.adoptOrphans(options.marker.name)
   const tree = processTree.make()
@@ -182,8 +185,20 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     startedBefore(tree, process) &&
     Array.from(trees).every((other) => other === tree || !startedBefore(other, process))
 
+  // Another user's markers may be for that user alone to read.
+  let isReadable = options.user === undefined
+  const list = Effect.gen(function*() {
+    const processes = yield* table.list(options.marker.name)
+    if (isReadable || Option.isNone(spawner)) return processes
+    const { name, value } = options.marker
+    const pids = yield* userProcesses.marked(yield* spawner.value, name, value)
+    const marked = processes.filter(({ pid }) => pids.has(pid))
+    isReadable = marked.length > 0 && marked.every(({ mark }) => mark === value)
+    return processes.map((process) => pids.has(process.pid) ? { ...process, mark: value } : process)
+  })
+
   const look: Effect.Effect<ReadonlyArray<processTree.Owned>> = Effect.map(
-    table.list(options.marker.name),
+    list,
     (list) =>
       list.length > 0
         ? processTree.look(tree, { list, self: self.pid, mark: options.marker.value, isOrphan })
@@ -268,7 +283,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         mark: options.marker.value,
         redact: options.redact
       }).pipe(
-        Effect.provideService(ChildProcessSpawner, yield* agentLauncher.make(spawner.value, options.user)),
+        Effect.provideService(ChildProcessSpawner, yield* spawner.value),
         Scope.provide(scope),
         Effect.onError(() => Scope.close(scope, Exit.void))
       )
