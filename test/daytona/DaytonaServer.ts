@@ -186,12 +186,15 @@ export class DaytonaServer {
     }
     const sandbox = this.get(id)
     const expect = (...states: ReadonlyArray<SandboxState>) => {
-      if (!states.includes(sandbox.state)) throw new Refusal(409, `Sandbox is ${sandbox.state}`)
+      if (!states.includes(sandbox.state)) {
+        throw new Refusal(400, `State change in progress: sandbox is ${sandbox.state}`)
+      }
     }
     switch (`${request.method} ${action ?? ""}`) {
       case "GET ":
         return [200, this.toDto(sandbox)]
       case "DELETE ": {
+        expect("started", "stopped", "archived", "paused", "error", "build_failed")
         await this.remove(sandbox)
         return [200, this.toDto(sandbox)]
       }

@@ -270,13 +270,13 @@ const removeCreation = (daytona: Daytona, creation: string) =>
 const labelled = (operation: Sandbox.SandboxError["operation"], daytona: Daytona, labels: Record<string, string>) =>
   Effect.tryPromise({ try: () => Array.fromAsync(daytona.list({ labels })), catch: Errors.toError(operation) })
 
-// While its state changes it can't be deleted.
+// While its state changes it can't be deleted, which is told as a bad request is.
 const removeSdk = (sdk: SdkSandbox) =>
   Effect.tryPromise({ try: () => sdk.delete(), catch: Errors.toError("remove") }).pipe(
     Effect.retry({
       times: 6,
       schedule: Schedule.exponential("200 millis"),
-      while: ({ reason }) => reason._tag === "Transient"
+      while: ({ reason }) => reason._tag === "Transient" || reason._tag === "Unsupported"
     }),
     Effect.catchIf(({ reason }) => reason._tag === "NotFound", () => Effect.void)
   )

@@ -387,6 +387,7 @@ const attachWith = Effect.fnUntraced(function*(
           stdin: "ignore",
           keep: Number.POSITIVE_INFINITY
         })
+        yield* running.pid
         const { exitCode, stdout } = yield* running.ended
         return exitCode === 0 ? Option.some(stdout) : Option.none()
       },
@@ -401,6 +402,7 @@ const attachWith = Effect.fnUntraced(function*(
         stdin: "pipe",
         keep: 4096
       })
+      yield* running.pid
       yield* feed(running.handle, content, running.ended)
       yield* running.ended
     }, Effect.scoped),

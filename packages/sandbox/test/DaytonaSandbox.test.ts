@@ -75,6 +75,14 @@ describe("DaytonaSandbox", () => {
       yield* DaytonaSandbox.remove(id, account)
       assert.isEmpty(yield* DaytonaSandbox.list(account))
       yield* DaytonaSandbox.remove(id, account)
+
+      // One that's about to stop can't be deleted yet.
+      const { loopback } = yield* Effect.scoped(make({ keep: true }))
+      const stopping = yield* Effect.forkChild(Effect.promise(() => server.stop(loopback)))
+      yield* eventually(Effect.sync(() => loopback.state === "stopping"))
+      yield* DaytonaSandbox.remove(loopback.id, account)
+      yield* Fiber.join(stopping)
+      assert.isFalse(server.sandboxes.has(loopback.id))
     }))
 
   it.live("leaves nothing behind where it doesn't start", () =>

@@ -9,8 +9,8 @@ import * as Errors from "./daytonaErrors.ts"
 // Restoring an archived sandbox takes longest.
 const deadline = "5 minutes"
 
-// A start that fails as often as this isn't the moment's fault.
-const maxStarts = 5
+// A start that fails as often as this isn't the moment's fault: that's 6 s.
+const maxStarts = 6
 
 /** Asks for the sandbox's state. One that was deleted is said to be gone, without the SDK's error. */
 export const refresh = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>
@@ -47,9 +47,13 @@ export const wake: (
   function*(operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) {
     let restarted = false
     let starts = 0
+    // What comes of its being asked while another change of state is under way is told as a bad request is.
     const attempt = (start: () => Promise<void>) =>
       Effect.tryPromise({ try: start, catch: Errors.toError(operation) }).pipe(
-        Effect.catchIf(({ reason }) => reason._tag === "Transient" && ++starts < maxStarts, () => Effect.void)
+        Effect.catchIf(
+          ({ reason }) => (reason._tag === "Transient" || reason._tag === "Unsupported") && ++starts < maxStarts,
+          () => Effect.sleep(100 * 2 ** starts)
+        )
       )
     while (true) {
       const state = yield* refresh(operation, sdk)

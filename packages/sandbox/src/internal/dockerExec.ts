@@ -16,14 +16,14 @@ import * as Docker from "./dockerClient.ts"
 
 const prelude = `exec 3>&2 2>/dev/null
 fail() { printf 'problem %s\\n' "$1" >&3; exit; }
+echo "pid $$" >&3
 d=$1; shift`
 
 const enter = `if [ -n "$d" ]; then
   [ -e "$d" ] || fail "$d: No such file or directory"
   [ -d "$d" ] || fail "$d: Not a directory"
   cd -- "$d" || fail "$d: Permission denied"
-fi
-echo "pid $$" >&3`
+fi`
 
 /** Arguments: directory, program and its arguments. */
 export const runScript = `${prelude}
@@ -74,7 +74,7 @@ export interface ExecOptions {
 /** A script that runs in the container. */
 export interface Running {
   readonly handle: ChildProcessHandle
-  /** The process in the container that leads it, or why there's none. */
+  /** The process in the container that leads it, once it's there, or why there's none. */
   readonly pid: Effect.Effect<string, SandboxError>
   /** Waits until the program has all of its input, or has ended. */
   readonly read: Effect.Effect<void, SandboxError>
