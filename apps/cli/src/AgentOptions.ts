@@ -2,6 +2,7 @@
  * The agents that a bridge is launched for, with the options that the user's environment has for them.
  */
 import type { Launcher } from "@gangway/client"
+import { Bridge } from "@gangway/protocol"
 import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -9,9 +10,37 @@ import * as Path from "effect/Path"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 
-export const Agent = Schema.Literals(["claude-code", "codex", "scripted"])
+/** The agents that the ACP driver knows, with the variables that hold what's secret of theirs. */
+const acpAgents = {
+  gemini: ["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+  opencode: [
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "OPENAI_API_KEY",
+    "OPENCODE_API_KEY",
+    "OPENCODE_CONFIG_CONTENT",
+    "OPENROUTER_API_KEY"
+  ],
+  qwen: ["DASHSCOPE_API_KEY", "OPENAI_API_KEY"]
+} as const
 
-export type Agent = typeof Agent.Type
+const anyCommand = "acp:"
+
+export const names = ["claude-code", "codex", "gemini", "opencode", "qwen", "scripted"] as const
+
+/** An agent by its name, or `acp:` and the command of any that speaks the Agent Client Protocol. */
+export type Agent = (typeof names)[number] | `acp:${string}`
+
+const isAgent = (value: string): value is Agent =>
+  names.some((name) => name === value) || (value.startsWith(anyCommand) && value.slice(anyCommand.length).trim() !== "")
+
+export const Agent = Schema.String.pipe(
+  Schema.refine(isAgent, { expected: `${names.join(", ")} or acp:COMMAND` })
+)
+
+/** The id of the agent's bridge, where no other is named. */
+export const bridgeOf = (agent: Agent): Bridge.BridgeId =>
+  Bridge.BridgeId.make(agent.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 64).replace(/-$/, ""))
 
 /** An agent as it's launched, and what its sessions get anew each time: the environment may have changed since. */
 export interface Options {
@@ -30,6 +59,15 @@ export const fromEnvironment = Effect.fnUntraced(function*(agent: Agent, agentHo
     )
   const variable = (name: string) => Effect.map(secret(name), Option.map(Redacted.value))
   const pathOf = (name: string) => Effect.map(variable(name), Option.map((given) => path.resolve(given)))
+  if (agent.startsWith(anyCommand)) {
+    const command = agent.slice(anyCommand.length).trim().split(/\s+/)
+    return { agentOptions: { agent: "acp", command }, env: {} } satisfies Options
+  }
+  if (agent === "gemini" || agent === "opencode" || agent === "qwen") {
+    const env: Record<string, Redacted.Redacted<string>> = {}
+    for (const name of acpAgents[agent]) Object.assign(env, present(name, yield* secret(name)))
+    return { agentOptions: { agent: "acp", profile: agent, secretEnv: env }, env } satisfies Options
+  }
   if (agent === "codex") {
     const apiKey = yield* secret("CODEX_API_KEY")
     return {
@@ -45,7 +83,7 @@ export const fromEnvironment = Effect.fnUntraced(function*(agent: Agent, agentHo
   const [apiKey, authToken] = [yield* secret("ANTHROPIC_API_KEY"), yield* secret("ANTHROPIC_AUTH_TOKEN")]
   const options: Options = {
     agentOptions: {
-      agent,
+      agent: "claude-code",
       ...present("apiKey", apiKey),
       ...present("authToken", authToken),
       ...present("baseUrl", yield* variable("ANTHROPIC_BASE_URL")),

@@ -12,7 +12,7 @@ import * as Stream from "effect/Stream"
 import * as Argument from "effect/unstable/cli/Argument"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
-import { Agent } from "../AgentOptions.ts"
+import { Agent, bridgeOf, names } from "../AgentOptions.ts"
 import { connect } from "../Connect.ts"
 import { UsageError } from "../Failure.ts"
 import * as Flags from "../Flags.ts"
@@ -30,9 +30,12 @@ export const run = Command.make(
     prompt: Argument.String("prompt").pipe(
       Argument.withDescription("What the agent is to do; '-' reads it from standard input")
     ),
-    agent: Flag.Literals("agent", Agent.literals).pipe(
-      Flag.withDescription("The agent that works; claude-code by default"),
-      Flag.withDefault("claude-code")
+    agent: Flag.String("agent").pipe(
+      Flag.withSchema(Agent),
+      Flag.withDescription(
+        `The agent that works: ${names.join(", ")}, or acp:COMMAND for any that speaks ACP; claude-code by default`
+      ),
+      Flag.withDefault("claude-code" as const)
     ),
     directory: text("directory", "Where it works; by default where the session did, or the current directory"),
     session: Flag.optional(Flags.session).pipe(
@@ -69,7 +72,7 @@ export const run = Command.make(
       stdinIsTaken: options.prompt === "-"
     })
 
-    const bridge = Option.getOrElse(options.bridge, () => Bridge.BridgeId.make(agent))
+    const bridge = Option.getOrElse(options.bridge, () => bridgeOf(agent))
     const session = Option.isSome(options.session) ? options.session.value : Bridge.SessionId.make(yield* randomId("s"))
     const turnId = Option.isSome(options.turn) ? options.turn.value : Bridge.TurnId.make(yield* randomId("t"))
     const record = yield* sessionRecord(options, yield* registry.session(bridge, session))

@@ -42,6 +42,8 @@ interface Running {
   current: string | undefined
 }
 
+const nowhere = { empty: "", instructions: undefined }
+
 const interrupted = new TurnFailed({ kind: "unknown", message: "The turn was interrupted." })
 
 export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: SessionOptions): Effect.fn.Return<
@@ -54,6 +56,7 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
   const { directory } = options
   const tools = new Set(options.tools.map(({ name }) => name))
   const fs = yield* FileSystem.FileSystem
+  const path = yield* Path.Path
   const requests = yield* Requests.make(directory)
   const client = yield* Client.make({ directory, processes: options.processes })
   const partsOptions = { profile, tools, outputOf: client.outputOf }
@@ -120,16 +123,17 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
   // The process
   // ---------------------------------------------------------------------------
 
-  const instructions = profile?.instructionsFile === true && options.instructions !== undefined
-    ? yield* files(Effect.gen(function*() {
-      const file = yield* fs.makeTempFileScoped({ prefix: "gangway-instructions-", suffix: ".md" })
-      yield* fs.writeFileString(file, options.instructions!)
-      return file
-    }))
-    : undefined
-  const empty = profile?.env === undefined
-    ? ""
-    : yield* files(fs.makeTempDirectoryScoped({ prefix: "gangway-empty-" }))
+  const surroundings = profile?.env === undefined ? nowhere : yield* files(Effect.gen(function*() {
+    const own = yield* fs.makeTempDirectoryScoped({ prefix: "gangway-acp-" })
+    const empty = path.join(own, "empty")
+    yield* fs.makeDirectory(empty)
+    if (profile.instructionsFile !== true || options.instructions === undefined) {
+      return { empty, instructions: undefined }
+    }
+    const instructions = path.join(own, "instructions.md")
+    yield* fs.writeFileString(instructions, options.instructions)
+    return { empty, instructions }
+  }))
   const hostTools = tools.size === 0 ?
     undefined :
     yield* HostTools.serve(options.tools, (name, params) =>
@@ -162,7 +166,7 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
     replay = undefined
     const connection = yield* start(
       options.processes,
-      Launch.command(agent, options, { instructions, empty }),
+      Launch.command(agent, options, surroundings),
       { onNotification, onRequest, onExit }
     ).pipe(Scope.provide(scope))
     const initialized = yield* need(connection, Initialized, "initialize", Launch.initialize(profile))
@@ -263,7 +267,7 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
       : yield* Prompt.content(turn.prompt, {
         images: promptCapabilities?.image === true,
         resources: promptCapabilities?.embeddedContext === true
-      }, instructions === undefined && prompts === 0 ? options.instructions : undefined)
+      }, surroundings.instructions === undefined && prompts === 0 ? options.instructions : undefined)
     const { id } = conversation!
     if (!isNudge) {
       const text = turn.prompt.find((part) => part.type === "text")?.text ?? ""
