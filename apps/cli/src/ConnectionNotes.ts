@@ -39,6 +39,7 @@ export const make = Effect.fnUntraced(function*({ json }: { readonly json: boole
         return isNew || Number.isInteger(Math.log2(status.attempt))
       }
       case "Disconnected":
+      case "Silent":
       case "Relaunching":
         return true
     }

@@ -14,6 +14,8 @@ import { describeReason, Reason } from "./BridgeUnavailable.ts"
  * - `Launching`: none lives, so one is launched.
  * - `Connected`: the bridge of that launch answered.
  * - `Disconnected`: the connection was lost. It's made again when something needs it, which for a read is at once.
+ * - `Silent`: nothing came for 30 s after a ping. Another connection is made beside it, and what brings something first
+ *   counts.
  * - `Reconnecting`: attempt number `attempt` failed, the first is 1; the next one comes after `retryIn`.
  * - `Relaunching`: a bridge died before it answered or within 10 s of that, the `relaunch`th in a row of the
  *   `maxRelaunches` that are launched again; the next one is launched after `retryIn`.
@@ -29,6 +31,7 @@ export const Status = Schema.TaggedUnion({
   Launching: {},
   Connected: { launch: Schema.String },
   Disconnected: { reason: Reason },
+  Silent: {},
   Reconnecting: { attempt: Schema.Int, reason: Reason, retryIn: Schema.DurationFromMillis },
   Relaunching: {
     relaunch: Schema.Int,
@@ -54,6 +57,7 @@ export const toMessage: (status: Status) => string = Status.match({
   Launching: () => "launching a bridge",
   Connected: ({ launch }) => `connected to the bridge (launch ${launch})`,
   Disconnected: ({ reason }) => describeReason(reason),
+  Silent: () => "the connection is silent; another one is made",
   Reconnecting: ({ attempt, reason, retryIn }) =>
     `attempt ${attempt} to connect failed: ${describeReason(reason)}; again ${after(retryIn)}`,
   Relaunching: ({ exitCode, maxRelaunches, relaunch, retryIn }) =>

@@ -430,6 +430,71 @@ describe("a turn whose bridge dies", () => {
       assert.deepStrictEqual(second.payloads("StartTurn").at(-1), { ...first.payloads("StartTurn")[0], attempt: 2 })
     }))
 
+  it.effect("is taken from a bridge that is frozen, and continued on another one", () =>
+    Effect.gen(function*() {
+      let frozen: TestBridge | undefined
+      const sandbox = yield* TestSandbox.make({
+        bridge: {
+          onPing: (bridge) => bridge === frozen ? "ignore" : undefined,
+          onPart: (_, __, bridge) => bridge === frozen ? "stall" : undefined,
+          onRequest: (tag, _, bridge) => {
+            if (bridge === frozen) return "silence"
+            const log = bridge.options.state.turn(session, turn)
+            // Whoever starts the session gets it, which ends what ran there.
+            if (frozen !== undefined && tag === "StartSession" && log.end === undefined) {
+              log.finish({ type: "aborted", reason: "bridge-died", usage: { measured: false } })
+            }
+            return undefined
+          }
+        }
+      })
+      const log = sandbox.state.turn(session, turn)
+      const { handle } = yield* startTurn(sandbox)
+      const seen: Array<number> = []
+      const reader = yield* handle.parts().pipe(
+        Stream.runForEach(({ n }) => Effect.sync(() => seen.push(n))),
+        Effect.forkScoped
+      )
+      yield* eventuallyReal(() => log.readers.size === 1)
+      log.emit(text(1), text(2))
+      yield* eventuallyReal(() => seen.length === 2)
+      frozen = sandbox.bridge
+      let seconds = 0
+      for (; log.attempt < 2 && seconds < 300; seconds++) yield* Effect.andThen(TestClock.adjust("1 second"), realTime)
+      assert.isAtLeast(seconds, 45)
+      assert.isAtMost(seconds, 90)
+      log.emit(text(4))
+      log.finish()
+      yield* Fiber.join(reader)
+      assert.deepStrictEqual(seen, [1, 2, 3, 4])
+      assert.deepStrictEqual(sandbox.bridges.map((bridge) => bridge.count("StartSession")), [1, 1])
+    }))
+
+  it.effect("is left to an older bridge that answers, however long it says nothing", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make()
+      const { handle } = yield* startTurn(sandbox)
+      const log = sandbox.state.turn(session, turn)
+      const seen: Array<number> = []
+      const reader = yield* handle.parts().pipe(
+        Stream.runForEach(({ n }) => Effect.sync(() => seen.push(n))),
+        Effect.forkScoped
+      )
+      yield* eventuallyReal(() => log.readers.size === 1)
+      const older = sandbox.bridge
+      const newer = new TestBridge({ state: sandbox.state, token, launch: "launch-new" })
+      sandbox.bridges.push(newer)
+      sandbox.list({ port: newer.port, launch: "launch-new" })
+      older.cut()
+      yield* eventuallyReal(() => newer.count("ReadTurn") === 1)
+      for (let seconds = 0; seconds < 120; seconds += 5) yield* Effect.andThen(TestClock.adjust("5 seconds"), realTime)
+      assert.isAtLeast(older.count("Hello"), 5)
+      log.emit(text(1))
+      log.finish()
+      yield* Fiber.join(reader)
+      assert.deepStrictEqual([seen, newer.count("StartSession")], [[1], 0])
+    }))
+
   it.live("is continued as often as the host allows", () =>
     Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make()

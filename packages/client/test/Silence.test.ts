@@ -90,11 +90,14 @@ describe("silence", () => {
         onPing: (bridge) => bridge.upgrades.length === 1 ? "ignore" : undefined,
         onRequest: (tag, _, bridge) => tag === "Compact" && bridge.upgrades.length === 1 ? "silence" : undefined
       })
-      const started = yield* startSession(bridge)
+      const statuses: Array<string> = []
+      const client = yield* connect(bridge, { onStatus: ({ _tag }) => Effect.sync(() => void statuses.push(_tag)) })
+      const started = yield* client.startSession({ session, directory: "/work" })
       const compacting = yield* Effect.forkScoped(started.compact())
       yield* eventuallyReal(() => bridge.count("Compact") === 1)
       yield* pass(45)
       assert.deepStrictEqual(yield* Fiber.join(compacting), {})
       assert.deepStrictEqual([bridge.count("Compact"), bridge.upgrades.length], [2, 2])
+      assert.deepStrictEqual([...statuses].sort(), ["Connected", "Connected", "Connecting", "Connecting", "Silent"])
     }))
 })

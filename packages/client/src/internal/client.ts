@@ -49,6 +49,7 @@ export const fromAddress = (
         change(target)
         return Connection.open({
           bridge: options.bridge,
+          port: Number(target.port || (target.protocol === "https:" ? 443 : 80)),
           address: { url: target, headers, token },
           ...toHello(options)
         })

@@ -37,6 +37,8 @@ export interface Host {
 
 export interface Connection {
   readonly hello: Bridge.HelloReply
+  /** The bridge's port, as its listening file names it. */
+  readonly port: number
   readonly commands: Commands
   readonly socket: Socket.Socket
 }
@@ -49,12 +51,13 @@ const deadline = "10 seconds"
 /** Opens a connection, closed with the scope: `Hello` is answered within 10 s, by the bridge of that id. */
 export const open = (options: {
   readonly address: Address
+  readonly port: number
   readonly bridge: Bridge.BridgeId
   readonly host: Host
   readonly pings: boolean
 }): Effect.Effect<Connection, Lost, Scope.Scope> =>
   Effect.gen(function*() {
-    const { address, bridge } = options
+    const { address, bridge, port } = options
     const url = new URL(address.url)
     const headers = Object.fromEntries(
       Object.entries(address.headers).map(([name, value]) => [name, Redacted.value(value)])
@@ -81,7 +84,7 @@ export const open = (options: {
     if (hello.bridge !== bridge) {
       return yield* new Lost({ reason: { _tag: "WrongBridge", bridge: hello.bridge, launch: hello.launch } })
     }
-    return { hello, commands: commands_, socket }
+    return { hello, port, commands: commands_, socket }
   }).pipe(
     Effect.timeoutOrElse({ duration: deadline, orElse: () => new Lost({ reason: { _tag: "TimedOut" } }) })
   )

@@ -45,6 +45,8 @@ export interface Core {
   readonly call: <A, E>(command: Command<A, E>) => Effect.Effect<A, CommandError<E>>
   /** Looks for the bridge anew. Whether that's another launch than the one given. */
   readonly refresh: (launch: string) => Effect.Effect<boolean, BridgeUnavailable>
+  /** Whether the bridge on the port answers, within 10 s and as that launch. */
+  readonly answers: (at: { readonly port: number; readonly launch: string }) => Effect.Effect<boolean>
   /** Runs a command on the bridge that listens on the port, if it answers as that launch. */
   readonly callAt: <A, E>(
     at: { readonly port: number; readonly launch: string },
@@ -94,6 +96,10 @@ export const make = Effect.fnUntraced(function*(options: {
         return Effect.andThen(close, isCurrent ? onStatus({ _tag: "Disconnected", reason }) : Effect.void)
       }),
       scope
+    )
+    yield* Effect.forkIn(
+      Effect.andThen(connection.socket.suspected, onStatus({ _tag: "Silent" })),
+      connectionScope
     )
     // What is in flight on the one before may still be answered there.
     if (current !== undefined) {
@@ -187,6 +193,12 @@ export const make = Effect.fnUntraced(function*(options: {
         ({ hello }) => hello.launch !== launch
       ),
     call: (command) => run(command, 0),
+    answers: ({ launch, port }) =>
+      connector.connectTo(port).pipe(
+        Effect.map(({ hello }) => hello.launch === launch),
+        Effect.scoped,
+        Effect.orElseSucceed(() => false)
+      ),
     callAt: ({ launch, port }, command) =>
       Effect.suspend(() => {
         const known = [...open].find((connection) => connection.hello.launch === launch && !connection.socket.isLost())

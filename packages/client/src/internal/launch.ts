@@ -79,6 +79,7 @@ export const connector = (
     const { headers, url } = yield* awake(sandbox.endpoint(port))
     return yield* Connection.open({
       bridge,
+      port,
       address: { url, headers, token: yield* token },
       ...toHello(options)
     })

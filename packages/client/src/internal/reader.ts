@@ -29,6 +29,8 @@ export interface Options extends ReadOptions {
   readonly session: Bridge.SessionId
   readonly turn: Bridge.TurnId
   readonly connection: Effect.Effect<Connection, BridgeUnavailable>
+  /** Told of each connection that is read on; in a fiber that ends with the stream. */
+  readonly onConnection: (connection: Connection) => Effect.Effect<void>
   /** How long reads may end within a second of their start, with nothing read. */
   readonly reconnectFor: Duration.Duration
   /** Told of the number that comes next and of the attempt of the part before it. */
@@ -40,8 +42,12 @@ export interface Options extends ReadOptions {
 /** The parts of a turn from a number on. */
 export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
   Stream.unwrap(Effect.gen(function*() {
-    const { bridge, connection, session, turn } = options
+    const { bridge, session, turn } = options
     const scope = yield* Effect.scope
+    const connection = Effect.tap(
+      options.connection,
+      (connection) => Effect.forkIn(options.onConnection(connection), scope)
+    )
     const parts = makeParts(turn, options.from ?? 1, options.attempt)
     let current: { readonly read: Read; readonly startedAt: number } | undefined
     let events: ReadonlyArray<Bridge.TurnEvent> = []

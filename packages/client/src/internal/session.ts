@@ -53,6 +53,8 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
     )
   )
 
+  const takeOver = options === undefined ? undefined : start
+
   // A session is dormant on a new bridge, so it's started again; one that somebody stopped stays stopped. While hosts
   // launch bridges at once, the next command may find yet another one.
   const restarting = <A, E extends { readonly _tag: string }>(
@@ -97,7 +99,7 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
     const { maxContinuations, onBridgeDeath, turn } = turnOptions
     const startAttempt = (attempt: number) =>
       restarting((commands) => commands.StartTurn(turnPayload(session, turnOptions, attempt)))
-    const owner: Turn.Owner = { core, session, need, answer, start: startAttempt }
+    const owner: Turn.Owner = { core, session, need, answer, takeOver, start: startAttempt }
     // Without an attempt of its own the call joins the turn as it stands, which changes nothing. It may go on meanwhile.
     const join = (attempt: number): ReturnType<typeof startAttempt> =>
       Effect.catchIf(
@@ -125,6 +127,7 @@ const make = (core: Core, session: Bridge.SessionId, options: SessionOptions | u
           session,
           need,
           answer,
+          takeOver,
           start: (attempt) => restarting((commands) => commands.StartTurn({ session, turn, attempt }))
         },
         turn,

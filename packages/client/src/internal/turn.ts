@@ -4,6 +4,7 @@
 import type * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Schedule from "effect/Schedule"
 import type * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
@@ -11,7 +12,7 @@ import * as Stream from "effect/Stream"
 import type { BridgeUnavailable } from "../BridgeUnavailable.ts"
 import type { SessionOptions } from "../Session.ts"
 import * as Turn from "../Turn.ts"
-import type { Commands } from "./connection.ts"
+import type { Commands, Connection } from "./connection.ts"
 import type { CommandError, Core } from "./core.ts"
 import * as Reader from "./reader.ts"
 import { type Answer, respond } from "./responder.ts"
@@ -26,7 +27,13 @@ export interface Owner {
   readonly answer: <A, E>(command: (commands: Commands) => Effect.Effect<A, E>) => Effect.Effect<A, CommandError<E>>
   /** Starts an attempt of the turn, and the session before, where its bridge is a new one. */
   readonly start: (attempt: number) => Effect.Effect<Turn.StartedTurn, Turn.StartTurnError | Turn.StartSessionError>
+  /** Takes the session from a bridge that has it, where this host knows what it's started with. */
+  readonly takeOver: Effect.Effect<unknown, Turn.StartSessionError> | undefined
 }
+
+// How long an attempt is given to end by itself where its bridge is gone, and how often one is asked that isn't.
+const settling = "5 seconds"
+const askAgain = "15 seconds"
 
 export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, started?: Turn.StartedTurn): Turn.Turn => {
   const { core, session } = owner
@@ -60,6 +67,7 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
       return owner.start(line.attempt + 1).pipe(
         Effect.map((reply) => {
           continuations--
+          origin = undefined
           latest = Math.max(latest, reply.attempt)
           return true
         }),
@@ -80,6 +88,32 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
       )
     }).pipe(semaphore.withPermit)
 
+  // A newer bridge shows what an older one goes on writing. An older one that is frozen writes nothing and keeps its
+  // session, so nothing would come of the attempt, ever: somebody has to take the session from it.
+  let origin: Connection | undefined
+  let isWatching = false
+  const onConnection = (connection: Connection): Effect.Effect<void> => {
+    origin ??= connection
+    const { takeOver } = owner
+    const { hello: { launch }, port } = origin
+    const movedIn = latest
+    if (launch === connection.hello.launch || isWatching || !continues || takeOver === undefined) return Effect.void
+    const isOver = () => isAborted || latest > movedIn || Deferred.isDoneUnsafe(ended)
+    isWatching = true
+    return Effect.gen(function*() {
+      yield* Effect.sleep(settling)
+      while (!isOver()) {
+        const isThere = yield* core.answers({ launch, port })
+        if (!isThere && !isOver() && Exit.isSuccess(yield* Effect.exit(takeOver))) return
+        yield* Effect.sleep(askAgain)
+      }
+    }).pipe(
+      Effect.ensuring(Effect.sync(() => {
+        isWatching = false
+      }))
+    )
+  }
+
   const parts = (options?: Turn.ReadOptions) =>
     Reader.read({
       ...options,
@@ -87,6 +121,7 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
       bridge: core.bridge,
       reconnectFor: core.reconnectFor,
       connection,
+      onConnection,
       onProgress,
       onEnd
     })
