@@ -3,23 +3,20 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Equal from "effect/Equal"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as FileSystem from "effect/FileSystem"
 import type * as Path from "effect/Path"
-import type * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
-import type { AgentSession } from "../Driver.ts"
 import * as Redaction from "../Redaction.ts"
 import * as SessionLock from "../SessionLock.ts"
 import type { Ended } from "../Supervisor.ts"
 import * as AbortRequests from "./abortRequests.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import * as CommandQueue from "./commandQueue.ts"
+import * as Conversation from "./conversation.ts"
 import * as DriverCalls from "./driverCalls.ts"
 import * as EarlierTurns from "./earlierTurns.ts"
 import * as Holding from "./holding.ts"
@@ -37,13 +34,6 @@ type Compacted = { readonly summary?: string | undefined }
 export interface Compaction {
   readonly fiber: Fiber.Fiber<void>
   readonly outcome: Deferred.Deferred<Compacted, Bridge.DriverError | Bridge.ContextLost | Bridge.SessionNotStarted>
-}
-
-interface OpenAgent {
-  readonly agent: AgentSession
-  readonly scope: Scope.Closeable
-  /** What it was told that may change; absent where it was opened for a dormant session. */
-  readonly told: Pick<Started, "env" | "mcpServers" | "settings"> | undefined
 }
 
 export interface SessionCore {
@@ -88,11 +78,7 @@ export interface SessionCore {
   readonly endRunning: (abort: RunningTurn.Abort) => Effect.Effect<Ended>
   /** Removes the session's files, and frees it. */
   readonly remove: Effect.Effect<void, Bridge.LogUnavailable>
-  /** Opens the agent's conversation, unless it's open with the options that count. Nothing runs of it. */
-  readonly openAgent: (
-    holding: Holding.Holding,
-    state?: Schema.Json
-  ) => Effect.Effect<AgentSession, Bridge.DriverError | Bridge.ContextLost | Bridge.LogUnavailable>
+  readonly openAgent: Conversation.Conversation["open"]
   readonly closeAgent: Effect.Effect<void>
   /** Starts an attempt whose beginning is in the log. */
   readonly run: (
@@ -106,11 +92,6 @@ export interface SessionCore {
   /** Ends the command that's carried out and those that wait, all that runs, and the hold: the bridge exits. */
   readonly shutdown: Effect.Effect<void>
 }
-
-// How long a driver may take to check and open a conversation, and to compare it with the log.
-const openTimeout = Duration.minutes(2)
-// How long it may take to read its state.
-const stateTimeout = Duration.minutes(1)
 
 const nothing: Ended = { ended: [], left: [] }
 
@@ -128,7 +109,6 @@ export const make = Effect.fnUntraced(function*(
 
   let holding: Holding.Holding | undefined
   let options: Started | undefined
-  let open: OpenAgent | undefined
   let running: Running | undefined
   let compaction: Compaction | undefined
 
@@ -157,15 +137,15 @@ export const make = Effect.fnUntraced(function*(
     return redactedFor.redaction.text(text)
   }
   const calls = DriverCalls.make({ driver: driver.name, scope: context.scope, redact })
+  const { close: closeAgent, open: openAgent } = Conversation.make({
+    context,
+    session: id,
+    calls,
+    options: () => options
+  })
 
   const busy = (holder: { readonly port: number; readonly launch: string } | undefined) =>
     new Bridge.SessionBusy({ session: id, port: holder?.port, launch: holder?.launch })
-
-  const closeAgent = Effect.suspend(() => {
-    const closing = open
-    open = undefined
-    return closing === undefined ? Effect.void : calls.close(closing.scope)
-  })
 
   const stopCompaction = Effect.suspend(() => {
     const stopped = compaction
@@ -270,71 +250,6 @@ export const make = Effect.fnUntraced(function*(
       reason === "destroyed"
     )
     return outcome._tag === "Mine" ? outcome.holding : yield* outcome.busy
-  })
-
-  // What a driver gives can be called without care.
-  const guard = (agent: AgentSession): AgentSession => {
-    const { compact, readState, reconcile } = agent
-    return {
-      conversation: agent.conversation,
-      run: (turn) => agent.run(turn),
-      interrupt: agent.interrupt,
-      reconcile: reconcile === undefined
-        ? undefined
-        : (previous) =>
-          calls.call("comparing the conversation", Effect.suspend(() => reconcile(previous)), openTimeout),
-      compact: compact === undefined
-        ? undefined
-        : (instructions) => calls.call("compacting", Effect.suspend(() => compact(instructions))),
-      readState: readState === undefined ? undefined : calls.call("reading the state", readState, stateTimeout)
-    }
-  }
-
-  const openAgent: SessionCore["openAgent"] = Effect.fnUntraced(function*(held, state) {
-    const told = options === undefined
-      ? undefined
-      : { env: options.env, mcpServers: options.mcpServers, settings: options.settings }
-    if (open !== undefined) {
-      // Environment and headers wait for the agent's next start; which of the agent's own files count doesn't.
-      const isWaiting = held.agentRuns() && told?.settings === open.told?.settings
-      if (Equal.equals(open.told, told) || isWaiting) return open.agent
-      yield* held.supervisor.endStarted
-      yield* closeAgent
-    }
-    yield* held.reaped
-    const current = held.file()!
-    if (current.driver.name !== driver.name) {
-      const problem = `it was held with the agent '${current.driver.name}', this bridge drives '${driver.name}'`
-      return yield* new Bridge.ContextLost({ session: id, problem })
-    }
-    const scope = yield* Scope.fork(context.scope)
-    const opening = Effect.suspend(() =>
-      driver.open({
-        session: id,
-        directory: current.directory,
-        conversation: current.conversation,
-        established: current.established,
-        state: current.conversation === undefined ? state : undefined,
-        instructions: options?.instructions,
-        tools: options?.tools ?? [],
-        permissions: options?.permissions ?? "ask",
-        mcpServers: options?.mcpServers ?? [],
-        settings: options?.settings ?? "none",
-        env: options?.env ?? {},
-        processes: held.processes,
-        saveConversation: (conversation) => held.save((file) => ({ ...file, conversation }))
-      })
-    )
-    const agent = yield* calls.call("opening the conversation", Scope.provide(opening, scope), openTimeout).pipe(
-      Effect.tap(({ conversation }) =>
-        conversation === undefined || conversation === held.file()?.conversation
-          ? Effect.void
-          : held.save((file) => ({ ...file, conversation }))
-      ),
-      Effect.onError(() => calls.close(scope))
-    )
-    open = { agent: guard(agent), scope, told }
-    return open.agent
   })
 
   const run: SessionCore["run"] = Effect.fnUntraced(function*(held, turn) {
