@@ -16,8 +16,9 @@ import { running } from "./daytonaWake.ts"
 // In seconds: what takes no longer by itself.
 const shortTimeout = 30
 
-// A session's command takes input as soon as its pipe is there.
-const maxInputTime = "10 seconds"
+// How often input is refused before it's taken, at 100 ms and a call's time each. A long line may then wait for the
+// program to read it, for as long as a request may take.
+const maxRefusals = 80
 
 /** A name that nothing else has. */
 export const makeId = Effect.map(
@@ -141,11 +142,14 @@ const write = Effect.fnUntraced(function*(
     Effect.repeat({ until: Option.isSome })
   )
   yield* written.pipe(
-    Effect.retry({ schedule: Schedule.spaced("50 millis"), while: ({ status }) => status === 500 }),
+    Effect.retry({
+      times: maxRefusals,
+      schedule: Schedule.spaced("100 millis"),
+      while: ({ status }) => status === 500
+    }),
     // It has ended, and that has been told.
     Effect.catchIf(({ status }) => status === 410, () => Effect.void),
     Effect.mapError(({ status }) => failed(status)),
-    Effect.raceFirst(ended),
-    Effect.timeoutOrElse({ duration: maxInputTime, orElse: () => Effect.fail(failed(undefined)) })
+    Effect.raceFirst(ended)
   )
 })
