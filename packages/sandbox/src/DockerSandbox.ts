@@ -246,11 +246,7 @@ const removeWith = (client: Docker.Client, container: string) =>
 
 const isNotFound = (error: Sandbox.SandboxError) => error.reason._tag === "NotFound"
 
-// A shell that waits, rather than the image's program: it ends at the first signal, as `sleep` in it wouldn't alone.
-const waiting = ["--entrypoint", "sh", "-c", "while :; do sleep 86400; done"] as const
-
 const createArguments = (options: CreateOptions): ReadonlyArray<string> => {
-  const [entrypoint, shell, ...args] = waiting
   const flag = (name: string, value: string | number | undefined) => value === undefined ? [] : [name, String(value)]
   const publish = options.network === "host" || options.network === "none" ? [] : options.ports ?? [4321]
   return [
@@ -268,10 +264,8 @@ const createArguments = (options: CreateOptions): ReadonlyArray<string> => {
     ...Object.entries(options.env ?? {}).flatMap(([name, value]) => ["--env", `${name}=${value}`]),
     ...(options.mounts ?? []).flatMap((mount) => ["--mount", mountArgument(mount)]),
     ...publish.flatMap((port) => ["--publish", `${publishAddress(options)}::${port}`]),
-    entrypoint,
-    shell,
-    options.image,
-    ...args
+    // A shell that waits, rather than the image's program.
+    ...["--entrypoint", "sh", options.image, "-c", "while :; do sleep 86400; done"]
   ]
 }
 
