@@ -31,8 +31,8 @@ const builds: Record<string, () => Promise<string>> = {
   },
   compile: async () => {
     const outfile = join(outdir, "gangway-bridge")
-    // What is compiled ahead of time starts in half the time.
-    await Bun.build({ ...common, bytecode: true, format: "esm", compile: { outfile } })
+    // What is compiled ahead of time starts in half the time, and sooner still without the drivers that aren't used.
+    await Bun.build({ ...common, bytecode: true, format: "esm", splitting: true, compile: { outfile } })
     return outfile
   }
 }
