@@ -63,7 +63,7 @@ describe("Claude Code in a container", { skip: skipped !== undefined, meta: { sk
               apiKey: Redacted.make(key),
               baseUrl: server.url,
               model: "scripted-model",
-              configDirectory: "/root/claude",
+              configDirectory: "/srv/claude",
               env: { CLAUDE_CODE_MAX_RETRIES: "1", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" }
             },
             idleTimeout: "1 minute"
@@ -107,7 +107,7 @@ describe("Claude Code in a container", { skip: skipped !== undefined, meta: { sk
           )
           const lines = (yield* done).trim().split("\n")
           assert.deepStrictEqual([lines[0], lines.at(-1)], ["first", "third"])
-          assert.isTrue(Option.isSome(yield* sandbox.readFile("/root/claude/.claude.json")))
+          assert.isTrue(Option.isSome(yield* sandbox.readFile("/srv/claude/.claude.json")))
         }),
       180_000
     )

@@ -17,6 +17,7 @@ import * as Scope from "effect/Scope"
 import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 import * as Docker from "./internal/dockerClient.ts"
 import * as Container from "./internal/dockerContainer.ts"
+import { createArguments } from "./internal/dockerCreate.ts"
 import * as Exec from "./internal/dockerExec.ts"
 import { feed } from "./internal/feed.ts"
 import * as Sandbox from "./Sandbox.ts"
@@ -141,7 +142,7 @@ export const make = Effect.fnUntraced(function*(
   const own = yield* Scope.fork(yield* Effect.scope)
   return yield* Effect.gen(function*() {
     const id = yield* Effect.acquireRelease(
-      Effect.map(client.call("create", ["create", ...createArguments(options)]), (printed) => printed.trim()),
+      Effect.map(client.call("create", ["create", ...createArguments(label, options)]), (printed) => printed.trim()),
       // What can't be removed now is found by its label.
       (id) => keep ? Effect.void : Effect.ignore(removeWith(client, id))
     )
@@ -245,41 +246,6 @@ const removeWith = (client: Docker.Client, container: string) =>
   )
 
 const isNotFound = (error: Sandbox.SandboxError) => error.reason._tag === "NotFound"
-
-const createArguments = (options: CreateOptions): ReadonlyArray<string> => {
-  const flag = (name: string, value: string | number | undefined) => value === undefined ? [] : [name, String(value)]
-  const publish = options.network === "host" || options.network === "none" ? [] : options.ports ?? [4321]
-  return [
-    // Reaps what is left behind, and passes on the signal that stops it.
-    "--init",
-    ...["--label", `${label}=1`],
-    ...Object.entries(options.labels ?? {}).flatMap(([name, value]) => ["--label", `${name}=${value}`]),
-    ...flag("--name", options.name),
-    ...flag("--memory", options.memory),
-    ...flag("--cpus", options.cpus),
-    ...flag("--pids-limit", options.pids),
-    ...flag("--user", options.user),
-    ...flag("--workdir", options.directory),
-    ...flag("--network", options.network),
-    ...Object.entries(options.env ?? {}).flatMap(([name, value]) => ["--env", `${name}=${value}`]),
-    ...(options.mounts ?? []).flatMap((mount) => ["--mount", mountArgument(mount)]),
-    ...publish.flatMap((port) => ["--publish", `${publishAddress(options)}::${port}`]),
-    // A shell that waits, rather than the image's program.
-    ...["--entrypoint", "sh", options.image, "-c", "while :; do sleep 86400; done"]
-  ]
-}
-
-const publishAddress = ({ publishAddress = "127.0.0.1" }: CreateOptions) =>
-  publishAddress.includes(":") ? `[${publishAddress}]` : publishAddress
-
-// It's read as a line of comma-separated values.
-const mountArgument = ({ readOnly, source, target }: Mount) =>
-  [
-    `type=${source.startsWith("/") ? "bind" : "volume"}`,
-    `source=${source}`,
-    `target=${target}`,
-    ...(readOnly === true ? ["readonly"] : [])
-  ].map((field) => /[",]/.test(field) ? `"${field.replaceAll("\"", "\"\"")}"` : field).join(",")
 
 const maxText = 1024 * 1024
 

@@ -1,6 +1,6 @@
 import * as BunServices from "@effect/platform-bun/BunServices"
 import { assert, describe, it } from "@effect/vitest"
-import { DockerSandbox, Sandbox } from "@gangway/sandbox"
+import { DockerSandbox, type Sandbox } from "@gangway/sandbox"
 import { Effect, Exit, Fiber, FileSystem, Layer, Option, Redacted, Schedule, Scope } from "effect"
 import { ChildProcess, ChildProcessSpawner } from "effect/unstable/process"
 import * as Docker from "../../../test/docker/Docker.ts"
@@ -271,7 +271,7 @@ describe("DockerSandbox", {
           assert.strictEqual((yield* reason(sandbox.writeFile("/file", new Uint8Array())))._tag, "Denied")
           assert.strictEqual((yield* reason(sandbox.readFile("/etc/shadow")))._tag, "Denied")
           assert.strictEqual((yield* reason(sandbox.readFile("/etc/passwd/x")))._tag, "Unsupported")
-          const denied = sandbox.start({ command: ["true"], stdinLine: Redacted.make("x"), log: "/root/log" })
+          const denied = sandbox.start({ command: ["true"], stdinLine: Redacted.make("x"), log: "/etc/log" })
           assert.strictEqual((yield* reason(denied))._tag, "Denied")
           const file = sandbox.run({ command: ["true"], cwd: "/etc/passwd", timeout: "5 seconds" })
           assert.deepInclude(yield* reason(file), { _tag: "Unsupported", problem: "/etc/passwd: Not a directory" })

@@ -95,39 +95,53 @@ const fromPlatform = (program: string, operation: Operation) => (cause: Platform
   }
 }
 
+type Reason =
+  | typeof Sandbox.NotFound
+  | typeof Sandbox.NotRunning
+  | typeof Sandbox.Transient
+  | typeof Sandbox.Denied
+  | typeof Sandbox.Unsupported
+
 // In this order: what an engine says about a container may hold words of another line.
-const meanings: ReadonlyArray<readonly [RegExp, "NotFound" | "NotRunning" | "Transient" | "Denied" | "Unsupported"]> = [
-  [/is restarting|removal of container .* is already in progress/i, "Transient"],
-  [/is not running|is paused|is not paused|container .* is stopped/i, "NotRunning"],
-  [/permission denied while trying to connect|access denied|unauthorized|authentication required/i, "Denied"],
-  [/no such (container|image)|manifest unknown|repository .* not found|name unknown/i, "NotFound"],
-  [/is the docker daemon running|error during connect|no such host|i\/o timeout|connection refused/i, "Transient"],
-  [/port is already allocated|address already in use|no space left/i, "Transient"],
-  [/executable file not found|unable to find user|exec format error/i, "Unsupported"],
-  [/invalid (reference|argument|value|mount|spec|port)|unknown (flag|shorthand)|conflicting options/i, "Unsupported"],
-  [/no matching (manifest|entries)|bind source path does not exist|network .* not found/i, "Unsupported"],
-  [/is already in use by container|not a valid|must be|minimum memory limit|range of cpus/i, "Unsupported"]
+const meanings: ReadonlyArray<readonly [RegExp, Reason]> = [
+  [/is restarting|removal of container .* is already in progress/i, Sandbox.Transient],
+  [/is not running|is paused|is not paused|container .* is stopped/i, Sandbox.NotRunning],
+  [/permission denied while trying to connect|access denied|unauthorized|authentication required/i, Sandbox.Denied],
+  [/no such (container|image)|manifest unknown|repository .* not found|name unknown/i, Sandbox.NotFound],
+  [
+    /is the docker daemon running|error during connect|no such host|i\/o timeout|connection refused/i,
+    Sandbox.Transient
+  ],
+  [/port is already allocated|address already in use|no space left/i, Sandbox.Transient],
+  [/executable file not found|unable to find user|exec format error/i, Sandbox.Unsupported],
+  [
+    /invalid (reference|argument|value|mount|spec|port)|unknown (flag|shorthand)|conflicting options/i,
+    Sandbox.Unsupported
+  ],
+  [/no matching (manifest|entries)|bind source path does not exist|network .* not found/i, Sandbox.Unsupported],
+  [/is already in use by container|not a valid|must be|minimum memory limit|range of cpus/i, Sandbox.Unsupported]
 ]
 
 /** What the `docker` program or its engine says instead of doing what was asked. */
 export const fromMessage = (operation: Operation, text: string): Sandbox.SandboxError => {
-  const tag = meanings.find(([pattern]) => pattern.test(text))?.[1] ?? "Transient"
+  const Reason = meanings.find(([pattern]) => pattern.test(text))?.[1] ?? Sandbox.Transient
   const said = text.split("\n").map((line) => line.trim()).filter((line) =>
     line !== "" && !line.startsWith("Run 'docker") && !line.startsWith("See 'docker") && !line.startsWith("WARNING:")
   )
   const problem = said.join("; ").replaceAll(/(docker: )?Error( response from daemon)?: /g, "")
-  return error(operation, new Sandbox[tag]({ problem: problem === "" ? "docker failed without a word" : problem }))
+  return error(operation, new Reason({ problem: problem === "" ? "docker failed without a word" : problem }))
 }
 
 /** What a command in the container says of a file: its message ends with the system's own words. */
 export const fromFile = (operation: Operation, text: string): Sandbox.SandboxError => {
   const problem = text.trim().split("\n").at(-1) ?? ""
-  return error(operation, new Sandbox[fileTag(problem)]({ problem }))
+  const Reason = fileReason(problem)
+  return error(operation, new Reason({ problem }))
 }
 
-const fileTag = (problem: string) => {
-  if (/(no such file or directory|directory nonexistent|nonexistent directory)$/i.test(problem)) return "NotFound"
-  if (/(permission denied|not permitted|read-only file system)$/i.test(problem)) return "Denied"
-  if (/(directory|file exists|invalid argument|file name too long|busy)$/i.test(problem)) return "Unsupported"
-  return "Transient"
+const fileReason = (problem: string): Reason => {
+  if (/(no such file or directory|directory nonexistent|nonexistent directory)$/i.test(problem)) return Sandbox.NotFound
+  if (/(permission denied|not permitted|read-only file system)$/i.test(problem)) return Sandbox.Denied
+  if (/(directory|file exists|invalid argument|file name too long|busy)$/i.test(problem)) return Sandbox.Unsupported
+  return Sandbox.Transient
 }
