@@ -185,6 +185,26 @@ describe("Launcher", () => {
       )
     }))
 
+  it.live("tells of a launch what the log has of it, and nothing of an earlier one", () =>
+    Effect.gen(function*() {
+      for (const exitCode of [2, 4, 1]) {
+        const sandbox = yield* TestSandbox.make({
+          onLaunch: (_, { lines }) => ({ exitCode, ...(lines.length === 1 ? { log: "stateDirectory: full\n" } : {}) })
+        })
+        sandbox.log("from yesterday\n")
+        const first = yield* Effect.flip(connect(sandbox))
+        assert.deepStrictEqual(first.reason, {
+          _tag: "LaunchFailed",
+          launches: 1,
+          exitCode,
+          log: "stateDirectory: full"
+        })
+        const second = yield* Effect.flip(connect(sandbox))
+        assert.strictEqual(second.message, `Bridge b1: it was launched and exited with ${exitCode}.`)
+        assert.strictEqual(sandbox.lines.length, 2)
+      }
+    }))
+
   it.live("launches again where a bridge is killed while it starts, before or after it wrote its file", () =>
     Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make({
@@ -237,12 +257,12 @@ describe("Launcher", () => {
         bridge: {
           onRequest: (tag, _, bridge) => {
             if (tag !== "StartSession") return undefined
+            sandbox.log("Killed\n")
             bridge.kill()
             return "silence"
           }
         }
       })
-      sandbox.files.set("/state/bridge.log", new TextEncoder().encode("Killed\n"))
       const client = yield* connect(sandbox, { maxRelaunches: 2 })
       const starting = yield* Effect.forkScoped(Effect.flip(client.startSession({ session, directory: "/work" })))
       yield* pass(starting)
@@ -526,11 +546,11 @@ describe("a turn whose bridge dies", () => {
     }))
 
   it.live("is left as it is after this host has aborted it, or wants to be told", () =>
-    Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make({
         bridge: {
           onRequest: (tag, _, bridge) => {
             if (tag !== "AbortTurn" || bridge !== sandbox.bridges[0]) return undefined
+            sandbox.log("Killed\n")
             bridge.kill()
             return "silence"
           }

@@ -100,9 +100,15 @@ export const connector = (
     )
   })
 
+  // Bridges write to one log, one after the other: what's told of a launch is what came since.
+  let logStart = 0
+  const logBytes = awake(sandbox.readFile(log)).pipe(
+    Effect.map(Option.getOrElse(() => new Uint8Array())),
+    Effect.orElseSucceed(() => new Uint8Array())
+  )
   const logTail = Effect.gen(function*() {
-    const bytes = Option.getOrElse(yield* awake(sandbox.readFile(log)), () => new Uint8Array())
-    const text = new TextDecoder().decode(bytes.subarray(-2048)).trimEnd()
+    const bytes = yield* logBytes
+    const text = new TextDecoder().decode(bytes.subarray(Math.max(logStart, bytes.length - 2048))).trimEnd()
     return text.replaceAll(Redacted.value(yield* token), "[redacted:TOKEN]")
   }).pipe(Effect.orElseSucceed(() => ""))
 
@@ -114,6 +120,9 @@ export const connector = (
     Effect.orElseSucceed(started.exitCode, Option.none<number>)
 
   const launchFailed = Effect.fnUntraced(function*(launches: number, exitCode?: number, problem?: string) {
+    // Whoever asks again begins anew.
+    latest = undefined
+    deaths = 0
     const reason: Reason = {
       _tag: "LaunchFailed",
       launches,
@@ -136,10 +145,7 @@ export const connector = (
       return false
     }
     if (deaths++ === maxRelaunches) {
-      const launches = deaths
-      // Whoever asks again begins anew.
-      deaths = 0
-      return yield* launchFailed(launches, exitCode, answeredAt === undefined ? undefined : describeReason(reason))
+      return yield* launchFailed(deaths, exitCode, answeredAt === undefined ? undefined : describeReason(reason))
     }
     const retryIn = Duration.millis(deaths === 1 ? 0 : Math.min(4000, 250 * 2 ** (deaths - 1)))
     yield* onStatus({
@@ -158,6 +164,7 @@ export const connector = (
     yield* onStatus({ _tag: "Launching" })
     const launch = Encoding.encodeBase64Url(yield* Effect.orDie(crypto.randomBytes(12)))
     const stdinLine = yield* launchLine(options, sandbox, launch, yield* token)
+    logStart = (yield* logBytes).length
     return { launch, started: yield* awake(sandbox.start({ ...program, stdinLine, log })) }
   })
 
@@ -191,7 +198,6 @@ export const connector = (
       if (Option.isNone(exitCode)) yield* Effect.sleep(Duration.millis(interval))
       interval = Math.min(250, interval * 1.5)
     }
-    latest = undefined
     return yield* launchFailed(1)
   })
 
