@@ -546,11 +546,11 @@ describe("a turn whose bridge dies", () => {
     }))
 
   it.live("is left as it is after this host has aborted it, or wants to be told", () =>
+    Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make({
         bridge: {
           onRequest: (tag, _, bridge) => {
             if (tag !== "AbortTurn" || bridge !== sandbox.bridges[0]) return undefined
-            sandbox.log("Killed\n")
             bridge.kill()
             return "silence"
           }
