@@ -169,8 +169,9 @@ export const markerName = "GANGWAY_SESSION"
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<Supervisor, never, Scope.Scope> {
   const table = yield* ProcessTable
   const base = yield* Effect.serviceOption(ChildProcessSpawner)
-  // Looks for what starts processes when it's needed.
   const spawner = Option.map(base, (base) => agentLauncher.make(base, options.user))
+  // What it takes is looked for before it's needed.
+  if (Option.isSome(spawner)) yield* Effect.forkScoped(spawner.value)
   const self = yield* table.self
   const adopts = yield* table.adoptOrphans(options.marker.name)
   const tree = processTree.make()

@@ -21,15 +21,14 @@ import * as procfs from "./procfs.ts"
 
 type Spawner = ChildProcessSpawner["Service"]
 
-/** By what processes are started; nothing where the system doesn't have it. */
-const found = new WeakMap<Spawner, string | undefined>()
+/** What processes are started by, looked for once; nothing where the system doesn't have it. */
+const searches = new WeakMap<Spawner, Effect.Effect<string | undefined>>()
 
 // The agent may end its own children; who doesn't act on it is ended by the next bridge.
 const endWithBridge = ["--pdeathsig", "TERM"]
 
 /** Another program by that name, such as BusyBox's, can't do it. */
-const find = Effect.fnUntraced(function*(spawner: Spawner) {
-  if (found.has(spawner)) return found.get(spawner)
+const search = Effect.fnUntraced(function*(spawner: Spawner) {
   const directories = yield* Effect.orElseSucceed(Config.String("PATH"), () => "/usr/bin:/bin")
   for (const directory of directories.split(":")) {
     if (!directory.startsWith("/")) continue
@@ -37,16 +36,21 @@ const find = Effect.fnUntraced(function*(spawner: Spawner) {
     const tried = yield* Effect.exit(spawner.exitCode(
       ChildProcess.make(program, [...endWithBridge, "--", program, "--version"], quiet)
     ))
-    if (Exit.isSuccess(tried) && tried.value === 0) {
-      found.set(spawner, program)
-      return program
-    }
+    if (Exit.isSuccess(tried) && tried.value === 0) return program
   }
-  found.set(spawner, undefined)
   return undefined
-})
+}, Effect.uninterruptible)
 
-const quiet = { stdin: "ignore", stdout: "ignore", stderr: "ignore" } as const
+const quiet = { stdin: "ignore", stdout: "ignore", stderr: "ignore", detached: false } as const
+
+const find = Effect.fnUntraced(function*(spawner: Spawner) {
+  let found = searches.get(spawner)
+  if (found === undefined) {
+    found = yield* Effect.cached(search(spawner))
+    searches.set(spawner, found)
+  }
+  return yield* found
+})
 
 /** How long `setpriv` may take to become the agent, in milliseconds; after that it's left to itself. */
 const patience = 5000
