@@ -48,19 +48,14 @@ export const make = Effect.fnUntraced(function*({ json }: { readonly json: boole
   const line = (text: string) => screen.tell(Failure.line(text))
   let latest: Status.Status | undefined
 
-  const onStatus = (status: Status.Status): Effect.Effect<void> => {
+  const onStatus = Effect.fnUntraced(function*(status: Status.Status) {
     latest = status
-    if (json) {
-      return encode(status).pipe(
-        Effect.orDie,
-        Effect.flatMap((status) => screen.tell(`${JSON.stringify({ status })}\n`))
-      )
-    }
-    if (!isWorthALine(status)) return Effect.void
+    if (json) return yield* screen.tell(`${JSON.stringify({ status: yield* Effect.orDie(encode(status)) })}\n`)
+    if (!isWorthALine(status)) return
     isTroubled = status._tag !== "Connected"
     if (!isTroubled) toldReason = ""
-    return line(isTroubled ? Status.toMessage(status) : "connected again")
-  }
+    yield* line(isTroubled ? Status.toMessage(status) : "connected again")
+  })
 
   // What takes a while in the best of cases, such as the first start of a sandbox, is told to a person who waits.
   const tellIfSlow = Effect.suspend(() =>

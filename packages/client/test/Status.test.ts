@@ -8,7 +8,12 @@ import { text } from "./fixtures/TestBridge.ts"
 const recorded = () => {
   const statuses: Array<Status.Status> = []
   const tags = () => statuses.map(({ _tag }) => _tag)
-  return { statuses, tags, onStatus: (status: Status.Status) => Effect.sync(() => void statuses.push(status)) }
+  // It's also called when it's told, and not before.
+  const onStatus = (status: Status.Status) => {
+    statuses.push(status)
+    return Effect.void
+  }
+  return { statuses, tags, onStatus }
 }
 
 describe("Status", () => {

@@ -98,7 +98,7 @@ export const make = Effect.fnUntraced(function*(options: {
       scope
     )
     yield* Effect.forkIn(
-      Effect.andThen(connection.socket.suspected, onStatus({ _tag: "Silent" })),
+      Effect.flatMap(connection.socket.suspected, () => onStatus({ _tag: "Silent" })),
       connectionScope
     )
     // What is in flight on the one before may still be answered there.
