@@ -26,6 +26,8 @@ export interface RunningProcess {
    * a process becomes another program, its name, or its parent's command.
    */
   readonly command: string
+  /** Whether it's on its way out, so that it's soon gone by itself. */
+  readonly ending: boolean
   /** What the variable asked for has in its initial environment; absent where it's not set or can't be read. */
   readonly mark: string | undefined
 }

@@ -204,7 +204,14 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       list.length > 0
         ? processTree.look(tree, { list, self: self.pid, mark: options.marker.value, isOrphan })
         : Array.from(tree.roots, (root) => ({
-          process: { ...root, parent: self.pid, group: root.pid, start: root.start ?? "", mark: undefined },
+          process: {
+            ...root,
+            parent: self.pid,
+            group: root.pid,
+            start: root.start ?? "",
+            ending: false,
+            mark: undefined
+          },
           root,
           left: false
         }))
@@ -346,7 +353,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         // Where nobody tells the time, nothing is known to be a helper. Rounded so that a tool is never taken for one.
         tree.acted = now === undefined ? 0 : now - Math.ceil(Number(ago) / nanosPerTick)
       }),
-    background: Effect.map(look, (owned) => owned.filter(({ left }) => left).map(describe)),
+    background: Effect.map(look, (owned) => owned.filter(({ left, process }) => left && !process.ending).map(describe)),
     endAll,
     endBackground: end(({ left }) => left),
     endStarted: end(({ left }) => !left)

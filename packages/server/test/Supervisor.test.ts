@@ -48,6 +48,7 @@ const fake = (pid: number, parent: number, options: Partial<RunningProcess> = {}
   group: pid,
   start: `${pid * 10}`,
   command: "fake",
+  ending: false,
   mark: undefined,
   ...options
 })

@@ -14,6 +14,8 @@ export interface ProcessStatus {
   readonly start: string
   /** Its program's name, or what it calls itself, cut at 15 bytes. */
   readonly name: string
+  /** Whether it has let go of its memory, as it does on its way out. */
+  readonly ending: boolean
 }
 
 /** How long the system has been up, in the clock ticks in which processes' starts are told: there are 100 in a second. */
@@ -58,7 +60,13 @@ export const status = (pid: number): ProcessStatus | undefined => {
   const ended = fields[0] === "X" || (fields[0] === "Z" && Number(fields[17]) <= 1)
   if (ended) return undefined
   const name = Buffer.from(stat.slice(stat.indexOf("(") + 1, nameEnd), "latin1").toString("utf8")
-  return { parent: Number(fields[1]), group: Number(fields[2]), start: fields[19] ?? "", name }
+  return {
+    parent: Number(fields[1]),
+    group: Number(fields[2]),
+    start: fields[19] ?? "",
+    name,
+    ending: fields[20] === "0"
+  }
 }
 
 /** The beginning of a process's command line, its arguments separated by spaces. */
