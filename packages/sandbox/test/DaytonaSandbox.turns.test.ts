@@ -5,7 +5,7 @@ import { Scripted } from "@gangway/drivers"
 import { Bridge } from "@gangway/protocol"
 import { DaytonaSandbox } from "@gangway/sandbox"
 import { Effect, Fiber, Layer, Option, Redacted, Schedule, Schema, Stream } from "effect"
-import { readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
 import { answersAreAsDocumented } from "../../../test/daytona/OpenApi.ts"
 import { processesOf } from "../../../test/daytona/Processes.ts"
@@ -23,7 +23,10 @@ const secret = "a-secret-of-the-agent's"
 const account = { apiKey: Redacted.make(server.apiKey), apiUrl: server.apiUrl }
 
 const prompt = Scripted.toPrompt({
-  steps: [{ actions: [{ type: "text", random: { length: 300 }, chunk: 10, delay: 10 }], repeat: 4 }]
+  steps: [
+    { actions: [{ type: "text", random: { length: 300 }, chunk: 10, delay: 10 }], repeat: 4 },
+    { actions: [{ type: "file", path: "done" }] }
+  ]
 })
 
 // A host's client, attached to a sandbox that exists.
@@ -226,6 +229,42 @@ describe("a host with a bridge in a Daytona sandbox", () => {
         const { launch } = yield* client.hello
         yield* eventually(Effect.sync(() => proxies(loopback).every(({ connections }) => connections === 0)))
         assert.strictEqual((yield* client.hello).launch, launch)
+      }).pipe(Effect.scoped),
+    60_000
+  )
+
+  it.live(
+    "lets a turn end without a connection where the sandbox is kept alive, and not where it isn't",
+    () =>
+      Effect.gen(function*() {
+        const { minute } = server
+        yield* Effect.addFinalizer(() =>
+          Effect.sync(() => {
+            server.minute = minute
+          })
+        )
+        const results = yield* Effect.forEach([true, false], (isKept) =>
+          Effect.gen(function*() {
+            const sandbox = yield* DaytonaSandbox.make({ ...account, autoStop: "1 minute" })
+            const loopback = server.get(sandbox.id)
+            const directory = `${loopback.toolbox.home}/work`
+            yield* sandbox.run({ command: ["mkdir", directory], timeout: "10 seconds" })
+            yield* Effect.scoped(Effect.gen(function*() {
+              const client = yield* connect(sandbox.id)
+              const started = yield* client.startSession({ session, directory, permissions: "all" })
+              const handle = yield* started.startTurn({ turn, prompt })
+              yield* Stream.runDrain(Stream.take(handle.parts(), 3))
+            }))
+            server.minute = 500
+            const isOver = Effect.sync(() => isKept ? existsSync(`${directory}/done`) : loopback.state === "stopped")
+            yield* eventually(isOver).pipe(
+              Effect.raceFirst(isKept ? Effect.forever(Effect.delay(sandbox.keepAlive!, "100 millis")) : Effect.never)
+            )
+            server.minute = minute
+            const client = yield* connect(sandbox.id)
+            return yield* client.session(session).turn(turn).end
+          }).pipe(Effect.scoped))
+        assert.deepStrictEqual(results.map(({ type }) => type), ["finished", "aborted"])
       }).pipe(Effect.scoped),
     60_000
   )
