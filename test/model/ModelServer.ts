@@ -11,12 +11,13 @@ import type { AddressInfo } from "node:net"
 import { setTimeout as delay } from "node:timers/promises"
 import { Anthropic } from "./Anthropic.ts"
 import type { Api, Frames, ModelRequest, Whole } from "./Api.ts"
+import { Gemini } from "./Gemini.ts"
 import { OpenAiChat } from "./OpenAiChat.ts"
 import { OpenAiResponses } from "./OpenAiResponses.ts"
 import { type Conversation, makePlayer, say } from "./Script.ts"
 
 /** The APIs that the server speaks; another one is added here. */
-const apis: ReadonlyArray<Api> = [Anthropic, OpenAiChat, OpenAiResponses]
+const apis: ReadonlyArray<Api> = [Anthropic, OpenAiChat, OpenAiResponses, Gemini]
 
 /** A request that the server got, in order of arrival. */
 export interface Recorded extends ModelRequest {
