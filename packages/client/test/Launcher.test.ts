@@ -313,24 +313,21 @@ describe("Launcher", () => {
       yield* Fiber.join(starting)
     }))
 
-  it.live("names the state directory that can't be used, and says what to do", () =>
+  it.live("names the state directory that can't be used at once, and says what to do", () =>
     Effect.gen(function*() {
-      const error = yield* Effect.flip(
-        Effect.flatMap(
-          Launcher.make({ command: ["gangway-bridge"] }),
-          ({ connect }) =>
-            connect({ bridge: bridgeId, stateDirectory: "/proc/gangway", agentOptions: { agent: "scripted" } })
-        ).pipe(
-          Effect.provide([LocalSandbox.layer, TokenStore.layerToken(Redacted.make(token))]),
-          Effect.provide(BunServices.layer)
-        )
-      )
-      assert.strictEqual(error.reason._tag, "StateDirectoryUnusable")
-      assert.match(
-        error.message,
-        /^Bridge b1: the state directory \/proc\/gangway can't be used \([^\n]+\): let the bridge's user write there, or name another one\.$/
-      )
-    }))
+      const launcher = yield* Launcher.make({ command: ["gangway-bridge"] })
+      // What isn't there and can't be made, what the system doesn't allow, and what is no directory.
+      for (const stateDirectory of ["/proc/gangway", "/sys/gangway", "/dev/null/gangway"]) {
+        const options = { bridge: bridgeId, stateDirectory, agentOptions: { agent: "scripted" } }
+        const error = yield* Effect.flip(launcher.connect(options))
+        assert.strictEqual(error.reason._tag, "StateDirectoryUnusable")
+        assert.isTrue(error.message.startsWith(`Bridge b1: the state directory ${stateDirectory} can't be used (`))
+        assert.match(error.message, /^[^\n]+\): let the bridge's user write there, or name another one\.$/)
+      }
+    }).pipe(
+      Effect.provide([LocalSandbox.layer, TokenStore.layerToken(Redacted.make(token))]),
+      Effect.provide(BunServices.layer)
+    ))
 
   it.live("launches nothing with options that can't be, and says in one line which and why, without a value", () =>
     Effect.gen(function*() {

@@ -9,6 +9,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Path from "effect/Path"
 import type * as PlatformError from "effect/PlatformError"
+import * as Predicate from "effect/Predicate"
 import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
@@ -172,6 +173,10 @@ const toError = (operation: Sandbox.SandboxError["operation"]) => (cause: Platfo
     case "InvalidData":
       return error(operation, new Sandbox.Unsupported(options))
     default:
-      return error(operation, new Sandbox.Transient(options))
+      return error(operation, isForbidden(cause) ? new Sandbox.Denied(options) : new Sandbox.Transient(options))
   }
 }
+
+// What the system never allows, such as to write where all is read-only, and which the platform doesn't tell apart.
+const isForbidden = ({ reason: { cause } }: PlatformError.PlatformError): boolean =>
+  Predicate.hasProperty(cause, "code") && (cause.code === "EPERM" || cause.code === "EROFS")
