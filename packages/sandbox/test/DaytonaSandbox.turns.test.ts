@@ -134,7 +134,7 @@ describe("a host with a bridge in a Daytona sandbox", () => {
         proxies(loopback).flatMap(({ statuses }) => statuses).filter((status) => status === 101).length,
         4
       )
-    }).pipe(Effect.scoped))
+    }).pipe(Effect.scoped), 60_000)
 
   it.live("continues a turn whose bridge is killed", () =>
     Effect.gen(function*() {
