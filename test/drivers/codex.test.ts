@@ -6,11 +6,15 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Codex from "@gangway/drivers/Codex"
 import type { Turn } from "@gangway/server/Driver"
 import { Effect, FileSystem, Redacted, Schema } from "effect"
+import { execFileSync } from "node:child_process"
+import { readFileSync } from "node:fs"
+import * as Messages from "../../packages/drivers/src/internal/codexMessages.ts"
 import { textOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import { driverConformance } from "../conformance/driver.ts"
 import { fileOf, kinds, only, play, type Profile, suite, test } from "../conformance/driverWorld.ts"
 import { installAgent } from "../installAgent.ts"
 import { script } from "../model/Script.ts"
+import { type Document, missing } from "./codexProtocol.ts"
 import { mcpServer } from "./mcpServer.ts"
 
 const codex: Profile = {
@@ -28,7 +32,8 @@ const codex: Profile = {
         "model_providers.gangway.request_max_retries": 0,
         "model_providers.gangway.stream_max_retries": 1
       },
-      env
+      // It runs commands by login shells: a user's own start-up files have no place here.
+      env: { HOME: home, ...env }
     }),
   capabilities: {
     reasoning: true,
@@ -303,6 +308,63 @@ suite(codex, "Codex", () => {
       assert.strictEqual(textOf(parts), "Shorter now.")
     }))
 })
+
+describe(
+  "the protocol of Codex",
+  codex.agent.skipped === undefined ? {} : { skip: true, meta: { skipped: codex.agent.skipped } },
+  () => {
+    const printed = Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const directory = yield* fs.makeTempDirectoryScoped()
+      execFileSync(
+        codex.agent.program!,
+        ["app-server", "generate-json-schema", "--experimental", "--out", directory],
+        { env: { ...process.env, CODEX_HOME: directory }, stdio: "ignore" }
+      )
+      return (name: string): Document => JSON.parse(readFileSync(`${directory}/${name}.json`, "utf8"))
+    })
+
+    it.live("has each message and each field that the driver uses", () =>
+      Effect.gen(function*() {
+        const document = yield* printed
+        for (const notification of Messages.notifications) {
+          assert.deepStrictEqual(missing(notification, document("ServerNotification")), [])
+        }
+        for (const request of Messages.serverRequests) {
+          assert.deepStrictEqual(missing(request, document("ServerRequest")), [])
+        }
+        for (const [method, params] of Object.entries(Messages.requests)) {
+          const request = Schema.Struct({ method: Schema.Literal(method), params })
+          assert.deepStrictEqual(missing(request, document("ClientRequest")), [])
+        }
+        for (const answer of ["ThreadStartResponse", "ThreadResumeResponse"]) {
+          assert.deepStrictEqual(missing(Messages.ThreadAnswer, document(`v2/${answer}`)), [])
+        }
+        assert.deepStrictEqual(missing(Messages.TurnAnswer, document("v2/TurnStartResponse")), [])
+      }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+    it.live("would be seen to lack what it lacks", () =>
+      Effect.gen(function*() {
+        const document = (yield* printed)("ServerNotification")
+        const of = (method: string, item: Schema.Top) =>
+          missing(
+            Schema.Struct({ method: Schema.Literal(method), params: Schema.Struct({ item }) }),
+            document
+          )
+        const command = { type: Schema.Literal("commandExecution"), id: Schema.String }
+        assert.deepStrictEqual(of("item/started", Schema.Struct(command)), [])
+        assert.notDeepEqual(of("item/never", Schema.Struct(command)), [])
+        assert.deepStrictEqual(
+          of("item/started", Schema.Struct({ ...command, outcome: Schema.String })),
+          [".params.item has no 'outcome'"]
+        )
+        assert.deepStrictEqual(
+          of("item/started", Schema.Struct({ ...command, status: Schema.Literal("undecided") })),
+          [".params.item.status is never undecided"]
+        )
+      }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+  }
+)
 
 describe("Codex that isn't there", () => {
   const make = (command: string) => Effect.flip(Codex.Codex.make({ command })).pipe(Effect.provide(BunServices.layer))
