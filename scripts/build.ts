@@ -32,7 +32,21 @@ const builds: Record<string, () => Promise<string>> = {
   compile: async () => {
     const outfile = join(outdir, "gangway-bridge")
     // What is compiled ahead of time starts in half the time, and sooner still without the drivers that aren't used.
-    await Bun.build({ ...common, bytecode: true, format: "esm", splitting: true, compile: { outfile } })
+    await Bun.build({
+      ...common,
+      bytecode: true,
+      format: "esm",
+      splitting: true,
+      compile: {
+        outfile,
+        // What only a start runs isn't worth machine code, nor the threads and the memory that make it; `main.ts` goes
+        // back to the usual policy.
+        jitPolicy: 100,
+        // The directory that it's started in is the agent's: nothing in it says how the bridge runs.
+        autoloadDotenv: false,
+        autoloadBunfig: false
+      }
+    })
     return outfile
   }
 }

@@ -132,15 +132,7 @@ const live: Row = {
   rows: [3, 4, 5],
   measure: async (world, { rounds, seconds }) => {
     const [pair, bare] = [await world.pair(), await world.barePair()]
-    const slow = await atRate(pair, bare, {
-      row: 3,
-      name: "200 parts/s",
-      rate: 200,
-      seconds,
-      rounds,
-      p50: { bound: 0.3 * 1.2, goal: 0.3 },
-      p99: { bound: 1.7 * 1.2, goal: 1.7 }
-    })
+    // First the faster rate: by then both sides' code has run for a while, as a bridge's has.
     const fast = await atRate(pair, bare, {
       row: 4,
       name: "5,000 parts/s",
@@ -149,6 +141,16 @@ const live: Row = {
       rounds,
       p50: { bound: 0.13 * 1.2, goal: 0.15 },
       p99: { bound: 4.3 * 1.2, goal: 3 }
+    })
+    const slow = await atRate(pair, bare, {
+      row: 3,
+      name: "200 parts/s",
+      rate: 200,
+      seconds,
+      // So few parts say little of the slowest percent.
+      rounds: rounds * 2,
+      p50: { bound: 0.3 * 1.2, goal: 0.3 },
+      p99: { bound: 1.7 * 1.2, goal: 1.7 }
     })
     const far = async (port: number) => world.start(new Child<Delay>("delay.ts")).call("listen", { port, delay: 25 })
     await world.connect(pair, await far(pair.port))

@@ -27,6 +27,9 @@ import * as SynchronousFiles from "./SynchronousFiles.ts"
 
 const command = process.argv[2]
 
+// Compiled, it starts with a policy by which nearly nothing is worth machine code: see scripts/build.ts.
+setTimeout(() => Bun.unsafe.setJITPolicy(1), 250).unref()
+
 const bridge = Effect.gen(function*() {
   const { agentOptions, hostname = "0.0.0.0", port = 0, ...line } = yield* BridgeServer.readLaunchOptions
   const token = Redacted.make(line.token)

@@ -218,6 +218,19 @@ describe("gangway-bridge", () => {
         assert.strictEqual(end.type, "finished", JSON.stringify(end))
         assert.strictEqual(textOf(parts), "Good morning, gangway")
         assert.deepStrictEqual(readdirSync(empty), [])
+
+        if (what === "bundle") return
+        // The agent may write what it likes in its directory, and a bridge may be started there.
+        const theirs = join(where.root, "theirs")
+        mkdirSync(theirs)
+        writeFileSync(join(theirs, "bunfig.toml"), `preload = ["./theirs.ts"]`)
+        writeFileSync(join(theirs, "theirs.ts"), `require("node:fs").writeFileSync("ran", "")`)
+        writeFileSync(join(theirs, ".env"), "BUN_OPTIONS=--preload=./theirs.ts")
+        const other = yield* place
+        yield* (yield* connect(
+          yield* isListening(other, yield* launch(`${launchLine(other)}\n`, { command, cwd: theirs }))
+        )).hello
+        assert.isFalse(existsSync(join(theirs, "ran")))
       }), 60_000)
   }
 })
