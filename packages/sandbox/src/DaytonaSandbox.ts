@@ -300,6 +300,7 @@ const fromSdk = (sdk: SdkSandbox): Sandbox.Sandbox["Service"] =>
   Sandbox.Sandbox.of({
     id: sdk.id,
     kind: "daytona",
+    // Daytona may reach a port from the sandbox's loopback or from its network: that isn't promised.
     hostname: "0.0.0.0",
     ports: "any",
 

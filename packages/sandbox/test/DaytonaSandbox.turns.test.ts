@@ -116,6 +116,9 @@ const read = (file: string) => {
   }
 }
 
+// A client that waits for a bridge that's gone asks again and again where it is.
+const asked = () => server.requests.filter((request) => request.endsWith("/preview-url")).length
+
 const proxies = (loopback: ReturnType<typeof server.get>) => [...loopback.proxies.values()]
 
 describe("a host with a bridge in a Daytona sandbox", () => {
@@ -140,10 +143,12 @@ describe("a host with a bridge in a Daytona sandbox", () => {
     Effect.gen(function*() {
       const { listening, sandbox, startTurn } = yield* world
       const handle = yield* startTurn
+      const before = asked()
       const kill = Effect.flatMap(listening, ({ pid }) =>
         sandbox.run({ command: ["kill", "-KILL", String(pid)], timeout: "10 seconds" }))
       const parts = yield* readWhile(handle, [[10, kill], [60, kill]])
       assert.strictEqual(continuations(parts), 2)
+      assert.isBelow(asked() - before, 20)
       assert.strictEqual((yield* handle.end).type, "finished")
     }).pipe(Effect.scoped), 60_000)
 
@@ -151,11 +156,13 @@ describe("a host with a bridge in a Daytona sandbox", () => {
     Effect.gen(function*() {
       const { listening, loopback, startTurn } = yield* world
       const handle = yield* startTurn
-      const before = (yield* listening).launch
+      const { launch } = yield* listening
+      const before = asked()
       const parts = yield* readWhile(handle, [[10, Effect.promise(() => server.stop(loopback))]])
       assert.strictEqual(continuations(parts), 1)
       assert.strictEqual((yield* handle.end).type, "finished")
-      assert.notStrictEqual((yield* listening).launch, before)
+      assert.notStrictEqual((yield* listening).launch, launch)
+      assert.isBelow(asked() - before, 20)
     }).pipe(Effect.scoped), 60_000)
 
   it.live("reads a turn as aborted once its sandbox was archived, and continues it", () =>
