@@ -83,7 +83,12 @@ const families = {
       offered.has("write_file")
         ? { file_path: path, old_string: from, new_string: to }
         : { filePath: path, oldString: from, newString: to }],
-    ["replace", ({ from, path, to }) => ({ file_path: path, old_string: from, new_string: to })]
+    ["replace", ({ from, path, to }) => ({
+      file_path: path,
+      old_string: from,
+      new_string: to,
+      instruction: "a scripted edit"
+    })]
   ],
   read: [
     ["read", ({ path }) => ({ filePath: path })],

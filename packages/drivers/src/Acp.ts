@@ -86,7 +86,8 @@ export const Acp: DriverDefinition<
       version,
       capabilities,
       ...(options.secretEnv === undefined ? {} : { secrets: options.secretEnv }),
-      open: (session) => Effect.provideContext(Session.open(agent, session), context),
+      open: (session) =>
+        Effect.provideContext(Session.open({ ...agent, continues: capabilities.continuation }, session), context),
       ...(forget === undefined ? {} : {
         forget: ({ conversation, directory }: { readonly conversation: string; readonly directory: string }) =>
           Effect.provideContext(

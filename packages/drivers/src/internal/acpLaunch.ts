@@ -74,7 +74,9 @@ export const initialize = (profile: Profile | undefined) => ({
   protocolVersion: 1,
   clientCapabilities: {
     fs: { readTextFile: profile === undefined, writeTextFile: profile === undefined },
-    terminal: profile === undefined
+    terminal: profile === undefined,
+    // Otherwise adapters tell their warnings as if they were the agent's answer.
+    session: { notices: {}, compaction: {} }
   },
   clientInfo: { name: "gangway", title: "Gangway", version: "0.1.0" }
 })

@@ -90,9 +90,7 @@ export const makeParts = (options: Options) => {
   ) => {
     const delta = textOf(content)
     if (delta === undefined) return file(content)
-    if (delta !== "" && type === "text" && profile?.isNotice?.(delta) === true) {
-      out.push({ type: "notice", level: "warning", message: delta })
-    } else if (delta !== "") {
+    if (delta !== "") {
       begin()
       if (block?.type !== type || block.message !== message) {
         endBlock()
@@ -248,6 +246,19 @@ export const makeParts = (options: Options) => {
     /** The parts that end the prompt; `prompted` is absent where it was cut. */
     close: (prompted: Prompted | undefined): ReadonlyArray<Part> => {
       out = []
+      // Some end a turn where a call was denied, and say no more of that call.
+      for (const one of prompted === undefined ? [] : calls.values()) {
+        if (!one.started || one.ended) continue
+        one.ended = true
+        out.push({
+          type: "tool-result",
+          id: one.call.id,
+          name: nameIn(one.call),
+          result: "The agent told no result of this call.",
+          isFailure: true,
+          providerExecuted: true
+        })
+      }
       const told = prompted === undefined || prompted.stopReason === "cancelled"
         ? undefined
         : usageOf(prompted.usage) ?? usageOfQuota(prompted._meta)

@@ -49,8 +49,6 @@ export interface Profile {
   readonly isFailure?: (call: Call) => boolean
   /** The plan in a call's result. */
   readonly plan?: (call: Call) => typeof Bridge.Plan.Type | undefined
-  /** Whether a piece of the answer is a warning of the agent's own. */
-  readonly isNotice?: (text: string) => boolean
   /** Of what the usage at a prompt's end is; absent, the agent tells each step's or nothing. */
   readonly usage?: Told
   /** The arguments that delete a conversation. */
@@ -61,14 +59,8 @@ export interface Profile {
 const ExitCode = Schema.Struct({ exitCode: Schema.NullOr(Schema.Finite) })
 const decodeExitCode = Schema.decodeUnknownOption(ExitCode)
 
-/** What its tests saw it do. */
-const common: Partial<Bridge.Capabilities> = {
-  reasoning: true,
-  approvals: true,
-  images: true,
-  fileChanges: true,
-  mcpServers: true
-}
+/** What all of them were seen to do. */
+const common: Partial<Bridge.Capabilities> = { reasoning: true, approvals: true, fileChanges: true }
 
 const opencode: Profile = {
   title: "OpenCode",
@@ -84,7 +76,7 @@ const opencode: Profile = {
   plan: OpenCode.plan,
   usage: "last-step",
   forget: (session) => ["session", "delete", session],
-  capabilities: { ...common, hostTools: true, continuation: true }
+  capabilities: { ...common, images: true, mcpServers: true, hostTools: true, continuation: true }
 }
 
 const gemini: Profile = {
@@ -94,8 +86,8 @@ const gemini: Profile = {
   versions: { pattern: /^0\.61\.\d+$/, words: "0.61.x" },
   auth: { method: "gemini-api-key", variable: "GEMINI_API_KEY" },
   mode: "default",
-  // Calls are named like `run_shell_command-1764539120-0`.
-  toolName: ({ id }) => /^([a-z]\w*?)-\d/.exec(id)?.[1],
+  // Calls have ids like `run_shell_command__run_shell_command_1796081217683_0`.
+  toolName: ({ id }) => /^([a-z]\w*?)(?:__\1)?[_-]\d+/.exec(id)?.[1],
   usage: "turn",
   capabilities: common
 }

@@ -2,7 +2,15 @@
  * A session with an agent of the Agent Client Protocol: its process, and the turn that it works on.
  */
 import * as Bridge from "@gangway/protocol/Bridge"
-import { type AgentSession, type Finished, type SessionOptions, type Turn, TurnFailed } from "@gangway/server/Driver"
+import {
+  type AgentSession,
+  type Finished,
+  type PreviousAttempts,
+  type Reconciled,
+  type SessionOptions,
+  type Turn,
+  TurnFailed
+} from "@gangway/server/Driver"
 import * as Crypto from "effect/Crypto"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -46,7 +54,12 @@ const nowhere = { empty: "", instructions: undefined }
 
 const interrupted = new TurnFailed({ kind: "unknown", message: "The turn was interrupted." })
 
-export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: SessionOptions): Effect.fn.Return<
+/** An agent, and whether it carries on turns that were cut. */
+export interface Agent extends Launch.Agent {
+  readonly continues: boolean
+}
+
+export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOptions): Effect.fn.Return<
   AgentSession,
   Bridge.DriverError | Bridge.ContextLost,
   Services | Scope.Scope
@@ -336,25 +349,31 @@ export const open = Effect.fnUntraced(function*(agent: Launch.Agent, options: Se
     ).pipe(
       Effect.tapError(() => requests.emit(current, () => current.parts.close(undefined)))
     )
-    yield* requests.emit(current, () => current.parts.close(prompted))
-    if (yield* Deferred.isDone(current.stopped)) return yield* interrupted
+    const isStopped = yield* Deferred.isDone(current.stopped)
+    yield* requests.emit(current, () => current.parts.close(isStopped ? undefined : prompted))
+    if (isStopped) return yield* interrupted
     return { finishReason: finishReason(prompted.stopReason) }
   })
 
   if (conversation !== undefined) yield* launch
 
+  const compare = Effect.fnUntraced(function*(previous: PreviousAttempts): Effect.fn.Return<
+    Reconciled,
+    Bridge.DriverError | Bridge.ContextLost
+  > {
+    if (conversation === undefined) return { keep: 0, recovered: [], prompted: false }
+    if (replay === undefined || running === undefined || running.connection.gone()) {
+      running = undefined
+      yield* launch
+    }
+    const reconciled = yield* reconcile(replay ?? makeReplay(partsOptions, undefined), conversation.turn, previous)
+    return "lost" in reconciled ? yield* lost(reconciled.lost) : reconciled
+  })
+
   return {
     conversation: options.conversation,
 
-    reconcile: Effect.fnUntraced(function*(previous) {
-      if (conversation === undefined) return { keep: 0, recovered: [], prompted: false }
-      if (replay === undefined || running === undefined || running.connection.gone()) {
-        running = undefined
-        yield* launch
-      }
-      const reconciled = yield* reconcile(replay ?? makeReplay(partsOptions, undefined), conversation.turn, previous)
-      return "lost" in reconciled ? yield* lost(reconciled.lost) : reconciled
-    }),
+    ...(agent.continues ? { reconcile: compare } : {}),
 
     run: (turn) =>
       Effect.scoped(run(turn)).pipe(

@@ -38,6 +38,7 @@ interface Running {
   /** What the thread is set to, where a turn says nothing. */
   readonly model: string
   readonly effort: string | null
+  lastModel: string
   /** The effort of the last turn, which stays until another one is said. */
   lastEffort: string | null
 }
@@ -157,8 +158,10 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     const mine = params.threadId === thread
     switch (method) {
       case "turn/started":
-        if (mine && work?.sent === true) work.id ??= params.turn.id
-        return
+        if (!mine || work?.sent !== true) return
+        work.id ??= params.turn.id
+        // Before any tool is called: what runs by now is Codex's own, such as what its launcher started.
+        return yield* work.emit({ type: "response-metadata", id: params.turn.id, modelId: running.lastModel })
       case "turn/completed":
         if (mine && work !== undefined && params.turn.id === work.id) yield* onCompleted(work, params.turn)
         return
@@ -237,7 +240,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         }).pipe(Effect.provideContext(context)),
       onExit
     }).pipe(Scope.provide(scope))
-    running = { codex, model: "", effort: null, lastEffort: null }
+    running = { codex, model: "", effort: null, lastModel: "", lastEffort: null }
     yield* codex.ask("initialize", {
       clientInfo: { name: "gangway", version: "0.1.0" },
       capabilities: { experimentalApi: true, requestAttestation: false }
@@ -254,7 +257,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       )
     }
     const effort = answered.reasoningEffort ?? null
-    const started: Running = { codex, model: answered.model, effort, lastEffort: effort }
+    const started: Running = { codex, model: answered.model, effort, lastModel: answered.model, lastEffort: effort }
     running = started
     return started
   })
@@ -322,6 +325,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     threadId: string
   ) {
     const model = turn.model ?? agent.options.model ?? running.model
+    running.lastModel = model
     // Only with the whole mode said can an effort be taken back.
     const reset = turn.effort === undefined && running.lastEffort !== running.effort
     running.lastEffort = turn.effort ?? running.effort
