@@ -379,7 +379,7 @@ const attachWith = Effect.fnUntraced(function*(
       return { url: new URL(`http://${address.host}:${address.port}`), headers: {} }
     }),
 
-    wake: Effect.gen(function*() {
+    wake: Effect.gen(function*(): Effect.fn.Return<"already-running" | "restarted", Sandbox.SandboxError> {
       const { State } = yield* Container.inspectOne(client, "wake", id)
       if (State.Paused) {
         yield* client.call("wake", ["unpause", id])
@@ -388,6 +388,9 @@ const attachWith = Effect.fnUntraced(function*(
       if (State.Running) return "already-running"
       yield* client.call("wake", ["start", id])
       return "restarted"
-    })
+    }).pipe(
+      // Somebody else was quicker to unpause it, or to pause it.
+      Effect.retry({ while: ({ reason }) => reason._tag === "NotRunning", times: 3 })
+    )
   })
 })

@@ -169,7 +169,9 @@ describe("DockerSandbox", {
         yield* docker("pause", id)
         assert.strictEqual((yield* reason(sandbox.readFile("/srv/log")))._tag, "NotRunning")
         assert.strictEqual((yield* reason(sh(sandbox, ":")))._tag, "NotRunning")
-        assert.strictEqual(yield* sandbox.wake, "already-running")
+        // Several hosts do it at once.
+        const woken = yield* Effect.all(Array.from({ length: 5 }, () => sandbox.wake), { concurrency: "unbounded" })
+        assert.deepStrictEqual(new Set(woken), new Set(["already-running"]))
         assert.isTrue(Option.isNone(yield* started.exitCode))
         yield* sandbox.writeFile("/srv/go", new Uint8Array())
         yield* eventually(Effect.map(started.exitCode, Option.contains(0)))

@@ -141,7 +141,7 @@ const continuations = (parts: ReadonlyArray<Turn.TurnPart>) =>
 const eventually = <E, R>(condition: Effect.Effect<boolean, E, R>) =>
   condition.pipe(
     Effect.repeat({ until: (done) => done, schedule: Schedule.spaced("10 millis") }),
-    Effect.timeout("30 seconds")
+    Effect.timeout("1 minute")
   )
 
 describe("a host with a bridge in a container", {
@@ -161,7 +161,7 @@ describe("a host with a bridge in a container", {
         const parts = yield* readWhile(here, handle, [[5, cut], [40, cut], [80, cut]])
         assert.strictEqual(continuations(parts), 0)
         assert.isAtLeast(here.proxy.opened - opened, 3)
-      }), 60_000)
+      }), 120_000)
 
     it.effect("continues a turn whose bridge is killed", () =>
       Effect.gen(function*() {
@@ -171,7 +171,7 @@ describe("a host with a bridge in a container", {
         const parts = yield* readWhile(here, handle, [[10, here.kill], [60, here.kill]])
         assert.strictEqual(continuations(parts), 2)
         assert.notStrictEqual((yield* here.listening).launch, before)
-      }), 60_000)
+      }), 120_000)
 
     it.effect(
       "reads a turn whose container was stopped as aborted, and continues it in the one that is started",
@@ -217,7 +217,7 @@ describe("a host with a bridge in a container", {
         const parts = yield* readWhile(here, handle, [[10, pause]])
         assert.strictEqual(continuations(parts), 0)
         assert.strictEqual((yield* here.listening).launch, before)
-      }), 60_000)
+      }), 120_000)
 
     it.effect("ends with one bridge where two hosts launch at once", () =>
       Effect.gen(function*() {
@@ -239,7 +239,7 @@ describe("a host with a bridge in a container", {
             ))
           return new Set([...launches, (yield* here.listening).launch]).size === 1
         }))
-      }), 60_000)
+      }), 120_000)
 
     it.effect("shows the token and the agent's secrets to nobody else", () =>
       Effect.gen(function*() {
@@ -264,6 +264,6 @@ describe("a host with a bridge in a container", {
             }
           })
         ]])
-      }), 60_000)
+      }), 120_000)
   })
 })

@@ -105,7 +105,7 @@ type Reason =
 // In this order: what an engine says about a container may hold words of another line.
 const meanings: ReadonlyArray<readonly [RegExp, Reason]> = [
   [/is restarting|removal of container .* is already in progress/i, Sandbox.Transient],
-  [/is not running|is paused|is not paused|container .* is stopped/i, Sandbox.NotRunning],
+  [/is not running|is paused|is not paused|a paused container|container .* is stopped/i, Sandbox.NotRunning],
   [/permission denied while trying to connect|access denied|unauthorized|authentication required/i, Sandbox.Denied],
   [/no such (container|image)|manifest unknown|repository .* not found|name unknown/i, Sandbox.NotFound],
   [
