@@ -252,6 +252,7 @@ describe(
           const again = yield* started.startTurn({ turn: Bridge.TurnId.make("t2"), prompt: script({ text: "Fine." }) })
           assert.strictEqual(yield* again.text, "Fine.")
           const finished = yield* again.end
+          assert.notProperty(finished, "background")
           assert.isTrue(finished.usage.measured)
           yield* started.destroy
         }), 120_000)
@@ -304,6 +305,12 @@ describe(
             const fs = yield* FileSystem.FileSystem
             const { connect, directory, root, server } = yield* world
             const one = yield* (yield* connect("b1")).startSession({ session, directory, permissions: "all" })
+            // A turn that begins with a command.
+            const zeroth = yield* one.startTurn({
+              turn: Bridge.TurnId.make("t0"),
+              prompt: `REMEMBER ${script({ bash: "echo zero" }, { text: "Zero." })}`
+            })
+            assert.notProperty(yield* zeroth.end, "background")
             const first = yield* one.startTurn({
               turn: Bridge.TurnId.make("t1"),
               prompt: `REMEMBER ${script({ text: "First.", bash: "echo $OPENAI_API_KEY" }, { text: "Told." })}`
