@@ -2,6 +2,7 @@
  * How a command ends that didn't do what was asked: one line that says what to do, and an exit code.
  */
 import { type BridgeUnavailable, describeReason, lastLine } from "@gangway/client/BridgeUnavailable"
+import * as Turn from "@gangway/client/Turn"
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Exit from "effect/Exit"
@@ -68,6 +69,13 @@ export const ending = (exit: Exit.Exit<unknown, unknown>): { readonly exitCode: 
   if (_tag === "BridgeUnavailable") {
     return { exitCode: ExitCode.unavailable, message: unavailable(error as BridgeUnavailable) }
   }
+  if (error instanceof Turn.ContinueFailed && lacksPrompt(error)) {
+    return {
+      exitCode: ExitCode.usage,
+      message: `turn ${error.turn} ended before its agent had the prompt: ` +
+        `run the same prompt again, with this --session and --turn ${error.turn}`
+    }
+  }
   return {
     exitCode: usageTags.has(_tag) ? ExitCode.usage : ExitCode.unavailable,
     message: _tag === "DirectoryInvalid" && message.includes("state directory")
@@ -75,6 +83,10 @@ export const ending = (exit: Exit.Exit<unknown, unknown>): { readonly exitCode: 
       : message
   }
 }
+
+// Who attaches doesn't know the prompt, and needn't where the agent's conversation holds it.
+const lacksPrompt = ({ reason }: Turn.ContinueFailed): boolean =>
+  reason._tag === "TurnConflict" && reason.field === "prompt"
 
 const problemOf = ({ message }: CliError.CliError): string =>
   message.replace("Expected: Schema validation failed: ", "").replace(/\.$/, "")

@@ -207,7 +207,8 @@ describe("ends", () => {
     )
     for (const reason of Bridge.AbortReason.literals) {
       const out = renderEnd(state(), { type: "aborted", reason, usage: { measured: true } }, look)
-      assert.match(out, /^■ aborted: [a-z' ]+ · usage unknown\n$/)
+      assert.match(out, /^■ aborted: [a-z' ]+(; 'gangway attach' continues it)? · usage unknown\n$/)
+      assert.strictEqual(out.includes("attach"), ["bridge-died", "bridge-replaced", "shutdown"].includes(reason))
     }
   })
 

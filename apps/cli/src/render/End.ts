@@ -20,6 +20,9 @@ const reasons: Readonly<Record<Bridge.AbortReason, string>> = {
   "limit": "it reached a limit"
 }
 
+// What a host that has the session's options goes on with by itself.
+const continued: ReadonlySet<Bridge.AbortReason> = new Set(["bridge-replaced", "bridge-died", "shutdown"])
+
 const advice: Partial<Record<Bridge.FailureKind, string>> = {
   "auth": "check the agent's key, or log in",
   "rate-limit": "try again later",
@@ -40,7 +43,8 @@ export const ending = (end: Bridge.End): string => {
     case "aborted": {
       const limit = end.limit === undefined ? "" : ` (${end.limit})`
       const message = end.message === undefined ? "" : `: ${oneLine(end.message)}`
-      return `aborted: ${reasons[end.reason]}${limit}${message}`
+      const todo = continued.has(end.reason) ? "; 'gangway attach' continues it" : ""
+      return `aborted: ${reasons[end.reason]}${limit}${message}${todo}`
     }
     case "failed": {
       const { kind, message } = end.error
