@@ -86,6 +86,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   let prompts = 0
   let replay: Replay | undefined
   let running: Running | undefined
+  /** The one that was started last, running or about to. */
+  let latest: Connection | undefined
   let work: Work | undefined
 
   // ---------------------------------------------------------------------------
@@ -93,7 +95,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   // ---------------------------------------------------------------------------
 
   const onNotification = Effect.fnUntraced(function*(connection: Connection, method: string, params: Schema.Json) {
-    if (running !== undefined && connection !== running.connection) return
+    if (connection !== latest) return
     if (work?.turn.raw === true) yield* work.turn.emit({ type: "raw", event: { method, params } })
     if (method !== "session/update") return
     const told = Option.getOrUndefined(decodeUpdate(params))
@@ -122,7 +124,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   })
 
   const onExit = Effect.fnUntraced(function*(connection: Connection, problem: string) {
-    if (connection !== running?.connection) return
+    if (connection !== latest) return
     running = undefined
     if (work === undefined) return
     const isStopped = yield* Deferred.isDone(work.stopped)
@@ -182,6 +184,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       Launch.command(agent, options, surroundings),
       { onNotification, onRequest, onExit }
     ).pipe(Scope.provide(scope))
+    latest = connection
     const initialized = yield* need(connection, Initialized, "initialize", Launch.initialize(profile))
     if (initialized.protocolVersion !== 1) {
       return yield* failed("protocol", `it speaks version ${initialized.protocolVersion} of the protocol, not 1`)
