@@ -48,8 +48,8 @@ export interface Options {
   readonly env: Readonly<Record<string, Redacted.Redacted<string>>>
 }
 
-/** What the environment says. An empty variable is none. */
-export const fromEnvironment = Effect.fnUntraced(function*(agent: Agent, agentHome: string) {
+/** What the environment says. An empty variable is none, and so is a path where the agent runs elsewhere. */
+export const fromEnvironment = Effect.fnUntraced(function*(agent: Agent, agentHome: string, isHere: boolean) {
   if (agent === "scripted") return { agentOptions: { agent, home: agentHome }, env: {} } satisfies Options
   const path = yield* Path.Path
   const secret = (name: string) =>
@@ -58,7 +58,8 @@ export const fromEnvironment = Effect.fnUntraced(function*(agent: Agent, agentHo
       Option.filter((value) => Redacted.value(value) !== "")
     )
   const variable = (name: string) => Effect.map(secret(name), Option.map(Redacted.value))
-  const pathOf = (name: string) => Effect.map(variable(name), Option.map((given) => path.resolve(given)))
+  const pathOf = (name: string) =>
+    isHere ? Effect.map(variable(name), Option.map((given) => path.resolve(given))) : Effect.succeedNone
   if (agent.startsWith(anyCommand)) {
     const command = agent.slice(anyCommand.length).trim().split(/\s+/)
     return { agentOptions: { agent: "acp", command }, env: {} } satisfies Options

@@ -25,15 +25,7 @@ export const find = Effect.fnUntraced(function*(given: Option.Option<string>) {
 
   const variable = Effect.map(Effect.option(Config.String("GANGWAY_BRIDGE")), Option.filter((value) => value !== ""))
   const named = Option.orElse(given, yield* Effect.map(variable, (found) => () => found))
-  if (Option.isSome(named)) {
-    const value = named.value.trim()
-    if (!value.startsWith("[")) return absolute(path, [value])
-    const command = decodeCommand(value)
-    if (Option.isSome(command)) return absolute(path, command.value)
-    return yield* new UsageError({
-      problem: "the bridge command must be a path, or a JSON array of a program and its arguments"
-    })
-  }
+  if (Option.isSome(named)) return absolute(path, yield* parse(named.value))
 
   const sources = path.join(import.meta.dirname, "..", "..", "bridge", "src", "main.ts")
   if (yield* exists(sources)) return [process.execPath, sources] satisfies BridgeCommand
@@ -45,6 +37,17 @@ export const find = Effect.fnUntraced(function*(given: Option.Option<string>) {
   return yield* new UsageError({
     problem:
       "there is no gangway-bridge beside this program or on the PATH: name it with --bridge-command or GANGWAY_BRIDGE"
+  })
+})
+
+/** A command as it's given: a path, or a JSON array of a program and its arguments. */
+export const parse = Effect.fnUntraced(function*(given: string): Effect.fn.Return<BridgeCommand, UsageError> {
+  const value = given.trim()
+  if (!value.startsWith("[")) return [value]
+  const command = decodeCommand(value)
+  if (Option.isSome(command)) return command.value
+  return yield* new UsageError({
+    problem: "the bridge command must be a path, or a JSON array of a program and its arguments"
   })
 })
 

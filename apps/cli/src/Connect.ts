@@ -1,20 +1,21 @@
 /**
- * Connects to a bridge of the registry on this machine, and launches it where it doesn't run.
+ * Connects to a bridge of the registry, on this machine or in a container, and launches it where it doesn't run.
  */
 import type { BridgeClient } from "@gangway/client"
 import * as Launcher from "@gangway/client/Launcher"
 import * as TokenStore from "@gangway/client/TokenStore"
 import type { Bridge } from "@gangway/protocol"
 import * as LocalSandbox from "@gangway/sandbox/LocalSandbox"
+import { Sandbox } from "@gangway/sandbox/Sandbox"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import manifest from "../package.json" with { type: "json" }
 import * as AgentOptions from "./AgentOptions.ts"
 import * as BridgeProgram from "./BridgeProgram.ts"
 import * as ConnectionNotes from "./ConnectionNotes.ts"
+import * as Containers from "./Containers.ts"
 import { UsageError } from "./Failure.ts"
-import { Registry } from "./Registry.ts"
+import { type Container, Registry } from "./Registry.ts"
 
 export const host = { name: "gangway", version: manifest.version }
 
@@ -23,6 +24,8 @@ export const connect = Effect.fnUntraced(function*(options: {
   readonly bridge: Bridge.BridgeId
   readonly agent: AgentOptions.Agent
   readonly bridgeCommand: Option.Option<string>
+  /** Where a bridge that isn't known yet runs; absent, on this machine. */
+  readonly container?: Container | undefined
   /** Whether what's said of the connection is JSON. */
   readonly json: boolean
 }) {
@@ -34,17 +37,33 @@ export const connect = Effect.fnUntraced(function*(options: {
       problem: `bridge ${bridge} is for ${known.value.agent}: name another one with --bridge`
     })
   }
-  const command = yield* BridgeProgram.find(options.bridgeCommand)
-  const { agentHome, stateDirectory } = registry.places(bridge)
-  const { agentOptions, env } = yield* AgentOptions.fromEnvironment(agent, agentHome)
-  if (Option.isNone(known)) yield* registry.keepBridge(bridge, { agent })
-  // In a directory of its own the program takes no settings from the one that the user is in.
-  const launcher = yield* Launcher.make({ command, cwd: registry.root }).pipe(
-    Effect.provide(Layer.mergeAll(LocalSandbox.layer, TokenStore.layerFile(registry.tokens)))
+  const container = Option.isSome(known) ? known.value.container : options.container
+  const place = container === undefined
+    ? yield* onThisMachine(bridge, options.bridgeCommand)
+    : yield* Containers.enter({ bridge, container, bridgeCommand: options.bridgeCommand })
+  const { agentHome, command, cwd, sandbox, stateDirectory } = place
+  const { agentOptions, env } = yield* AgentOptions.fromEnvironment(agent, agentHome, container === undefined)
+  if (Option.isNone(known)) {
+    yield* registry.keepBridge(bridge, { agent, ...(container === undefined ? {} : { container }) })
+  }
+  const launcher = yield* Launcher.make({ command, cwd }).pipe(
+    Effect.provideService(Sandbox, sandbox),
+    Effect.provide(TokenStore.layerFile(registry.tokens))
   )
   const { connecting, onStatus } = yield* ConnectionNotes.make({ json })
   const client = yield* connecting(launcher.connect({ bridge, stateDirectory, agentOptions, host, onStatus }))
   return { client, env }
+})
+
+const onThisMachine = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, bridgeCommand: Option.Option<string>) {
+  const registry = yield* Registry
+  return {
+    ...registry.places(bridge),
+    sandbox: yield* LocalSandbox.make,
+    command: yield* BridgeProgram.find(bridgeCommand),
+    // In a directory of its own the program takes no settings from the one that the user is in.
+    cwd: registry.root
+  }
 })
 
 /** The bridge that's meant, with its agent: the one that is named, or the only one. */

@@ -30,8 +30,13 @@ export class RegistryError extends Data.TaggedError("RegistryError")<{ readonly 
   }
 }
 
-/** What's known of a bridge beside its token. */
-export const BridgeRecord = Schema.Struct({ agent: Agent })
+/** What a bridge's container is created with, and again where it's gone: an image, and the directory that's in it. */
+export const Container = Schema.Struct({ image: Schema.String, directory: Schema.String })
+
+export type Container = typeof Container.Type
+
+/** What's known of a bridge beside its token; without a container it runs on this machine. */
+export const BridgeRecord = Schema.Struct({ agent: Agent, container: Schema.optional(Container) })
 
 export type BridgeRecord = typeof BridgeRecord.Type
 

@@ -7,6 +7,7 @@ import { abort } from "./abort.ts"
 import { attach } from "./attach.ts"
 import { demo } from "./demo.ts"
 import { run } from "./run.ts"
+import { sandboxes } from "./sandboxes.ts"
 
 export const gangway = Command.make("gangway").pipe(
   Command.withDescription("Runs coding agents behind bridges that outlive connections, hosts and themselves"),
@@ -14,6 +15,7 @@ export const gangway = Command.make("gangway").pipe(
     demo,
     Command.provide(run, Registry.layer),
     Command.provide(attach, Registry.layer),
-    Command.provide(abort, Registry.layer)
+    Command.provide(abort, Registry.layer),
+    sandboxes
   ])
 )

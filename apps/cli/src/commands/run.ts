@@ -12,8 +12,9 @@ import * as Stream from "effect/Stream"
 import * as Argument from "effect/unstable/cli/Argument"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
-import { Agent, bridgeOf, names } from "../AgentOptions.ts"
+import { Agent, names } from "../AgentOptions.ts"
 import { connect } from "../Connect.ts"
+import { checkDirectory, choose } from "../Container.ts"
 import { UsageError } from "../Failure.ts"
 import * as Flags from "../Flags.ts"
 import { Registry, type SessionRecord } from "../Registry.ts"
@@ -57,7 +58,16 @@ export const run = Command.make(
       )
     ),
     json: Flags.json,
-    bridge: Flags.bridge.pipe(Flag.withDescription("The bridge's id; by default the agent's name")),
+    sandbox: Flag.Literals("sandbox", ["local", "docker"]).pipe(
+      Flag.withDescription("Where a new bridge runs: on this machine, or in a Docker container that has the directory"),
+      Flag.withDefault("local")
+    ),
+    image: text("image", "The container's image, which has the agent"),
+    bridge: Flags.bridge.pipe(
+      Flag.withDescription(
+        "The bridge's id; by default the agent's name, in a container one for the image and directory"
+      )
+    ),
     bridgeCommand: Flags.bridgeCommand
   },
   Effect.fn("gangway.run")(function*(options) {
@@ -72,14 +82,15 @@ export const run = Command.make(
       stdinIsTaken: options.prompt === "-"
     })
 
-    const bridge = Option.getOrElse(options.bridge, () => bridgeOf(agent))
+    const { bridge, container } = yield* choose(options)
     const session = Option.isSome(options.session) ? options.session.value : Bridge.SessionId.make(yield* randomId("s"))
     const turnId = Option.isSome(options.turn) ? options.turn.value : Bridge.TurnId.make(yield* randomId("t"))
     const record = yield* sessionRecord(options, yield* registry.session(bridge, session))
+    yield* checkDirectory(bridge, container, record.directory)
 
     // Until here nothing runs that a signal would leave alone.
     const { client, started } = yield* interruptible(Effect.gen(function*() {
-      const { client, env } = yield* connect({ bridge, agent, bridgeCommand, json })
+      const { client, env } = yield* connect({ bridge, agent, bridgeCommand, container, json })
       const started = yield* client.startSession({ session, ...record, env })
       yield* registry.keepSession(bridge, session, record)
       return { client, started }
@@ -104,6 +115,10 @@ export const run = Command.make(
     {
       command: "gangway run \"Make the tests pass.\" --permissions edits",
       description: "Lets the agent edit files here"
+    },
+    {
+      command: "gangway run \"Make the tests pass.\" --sandbox docker --image my-agents --directory .",
+      description: "Works in a container"
     },
     { command: "git diff | gangway run - --json", description: "Reads the prompt, prints JSON" },
     { command: "gangway run \"And now the docs.\" --session s-1a2b3c4d", description: "Goes on in a session" }

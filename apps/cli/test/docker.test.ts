@@ -1,0 +1,164 @@
+import { assert, beforeAll, describe } from "@effect/vitest"
+import { Effect, FileSystem } from "effect"
+import { spawnSync } from "node:child_process"
+import { dirname } from "node:path"
+import * as Docker from "../../../test/docker/Docker.ts"
+import { prompt, run as runIt, start as startIt, test, until, type User } from "./fixtures/Gangway.ts"
+
+let engine: Docker.Docker["Service"]
+
+// Which engine it is, and where the bridge's builds are.
+const env = () => {
+  const at = engine.client.indexOf("--host")
+  return {
+    ...(at < 0 ? {} : { DOCKER_HOST: engine.client[at + 1]! }),
+    GANGWAY_BRIDGE_BUILDS: dirname(engine.bridge)
+  }
+}
+
+const run = (user: User, ...args: ReadonlyArray<string>) => runIt(user, args, { env: env() })
+const start = (user: User, ...args: ReadonlyArray<string>) => startIt(user, args, { env: env() })
+
+const scripted = (...args: ReadonlyArray<string>) => ["run", ...args, "--agent", "scripted", "--permissions", "all"]
+const contained = (
+  ...args: ReadonlyArray<string>
+) => [...scripted(...args), "--sandbox", "docker", "--image", engine.image]
+
+const docker = (...args: ReadonlyArray<string>) =>
+  spawnSync(engine.client[0], [...engine.client.slice(1), ...args], { encoding: "utf8" }).stdout.trim()
+
+const containers = ({ directory }: User) => {
+  const filter = `label=dev.gangway.directory=${directory}`
+  return docker("ps", "--all", "--quiet", "--filter", filter).split("\n").filter((id) => id !== "")
+}
+
+const listening = "/var/tmp/gangway/state/listening.json"
+
+describe("gangway with Docker", {
+  skip: Docker.skipped !== undefined,
+  meta: { skipped: Docker.skipped }
+}, () => {
+  beforeAll(async () => {
+    engine = await Effect.runPromise(Docker.Docker.pipe(Effect.provide(Docker.layer)))
+  }, Docker.patience)
+
+  test("runs a turn in a container that has the directory, and goes on there", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      yield* fs.writeFileString(`${user.directory}/given`, "here\n")
+      const first = yield* run(
+        user,
+        ...contained(
+          prompt(
+            { type: "tool", name: "Bash", command: ["sh", "-c", "cat given; echo in $(hostname)"] },
+            { type: "file", path: "made.txt", text: "by the agent\n" }
+          ),
+          "--directory",
+          ".",
+          "--session",
+          "s1"
+        )
+      )
+      assert.strictEqual(first.exitCode, 0, first.stderr)
+      assert.include(first.stderr, `gangway: creating a container of ${engine.image}\n`)
+      const [container, ...others] = containers(user)
+      assert.deepStrictEqual(others, [])
+      assert.include(first.stdout, "here")
+      assert.include(first.stdout, `in ${container}`)
+      assert.strictEqual(yield* fs.readFileString(`${user.directory}/made.txt`), "by the agent\n")
+
+      // The same words again, and the bridge's name alone, are the same container and session, also after its stop.
+      docker("stop", container!)
+      const second = yield* run(user, ...contained(prompt({ type: "describe" }), "--session", "s1"))
+      assert.strictEqual(second.exitCode, 0, second.stderr)
+      assert.include(second.stdout, "cat given")
+      const bridge = /bridge (scripted-[0-9a-f]{8})/.exec(second.stderr)![1]!
+      const third = yield* run(user, ...scripted(prompt({ type: "text", text: "Third." }), "--bridge", bridge))
+      assert.strictEqual(third.exitCode, 0, third.stderr)
+      assert.notInclude(third.stderr, "creating")
+      assert.deepStrictEqual(containers(user), [container])
+      assert.strictEqual(docker("exec", container!, "ls", "/var/tmp/gangway/bin").split("\n").length, 1)
+
+      // Where the container is gone, there's a new one.
+      docker("rm", "--force", container!)
+      const anew = yield* run(user, ...contained(prompt({ type: "text", text: "Anew." })))
+      assert.strictEqual(anew.exitCode, 0, anew.stderr)
+      assert.notDeepEqual(containers(user), [container])
+    }))
+
+  test("leaves the turn running when it's killed, and attach reads on", (user) =>
+    Effect.gen(function*() {
+      const host = yield* start(
+        user,
+        ...contained(
+          prompt(
+            { type: "text", text: "Begun." },
+            { type: "tool", name: "Wait", command: ["sh", "-c", "until [ -e go ]; do sleep 0.1; done; echo gone on"] },
+            { type: "text", text: "Done." }
+          ),
+          "--session",
+          "s1"
+        )
+      )
+      yield* until(() => host.stdout().includes("Wait"))
+      process.kill(host.pid, "SIGKILL")
+      yield* host.ended
+      const fs = yield* FileSystem.FileSystem
+      yield* fs.writeFileString(`${user.directory}/go`, "")
+      const rest = yield* run(user, "attach", "--session", "s1", "--json")
+      assert.strictEqual(rest.exitCode, 0, rest.stderr)
+      assert.include(rest.stdout, "gone on")
+      assert.notInclude(rest.stdout, "turn-continued")
+      assert.match(rest.stdout, /"type":"finished".*\n$/)
+    }))
+
+  test("lists containers, and prunes the ones that nothing runs in", (user) =>
+    Effect.gen(function*() {
+      const first = yield* run(user, ...contained("hello"))
+      assert.strictEqual(first.exitCode, 0, first.stderr)
+      const [container] = containers(user)
+      const listed = yield* run(user, "sandboxes", "list")
+      assert.include(listed.stdout, `${container}  gangway-scripted-`)
+      assert.match(listed.stdout, new RegExp(`running  bridge scripted-[0-9a-f]{8} in ${user.directory}\n`))
+
+      // Its bridge is still there.
+      const kept = yield* run(user, "sandboxes", "prune")
+      assert.strictEqual(kept.exitCode, 0, kept.stderr)
+      assert.notInclude(kept.stdout, container!)
+      docker("exec", container!, "sh", "-c", `kill -9 $(sed 's/.*"pid":\\([0-9]*\\).*/\\1/' ${listening})`)
+      const pruned = yield* run(user, "sandboxes", "prune")
+      assert.include(pruned.stdout, `removed ${container}  `)
+      assert.deepStrictEqual(containers(user), [])
+    }))
+
+  test("says what doesn't go together", (user) =>
+    Effect.gen(function*() {
+      const problem = Effect.fnUntraced(function*(...args: ReadonlyArray<string>) {
+        const { exitCode, stderr } = yield* run(user, ...args)
+        assert.strictEqual(exitCode, 2, stderr)
+        return stderr
+      })
+      assert.include(yield* problem(...scripted("x", "--sandbox", "docker")), "takes an --image")
+      assert.include(yield* problem(...scripted("x", "--image", "y")), "takes --sandbox docker")
+      const first = yield* run(user, ...contained("hello", "--bridge", "b1"))
+      assert.strictEqual(first.exitCode, 0, first.stderr)
+      assert.include(
+        yield* problem(...scripted("x", "--bridge", "b1", "--directory", user.root)),
+        `bridge b1 has ${user.directory} in its container, and not ${user.root}`
+      )
+      assert.include(
+        yield* problem(...scripted("x", "--bridge", "b1", "--sandbox", "docker", "--image", "other")),
+        `bridge b1 runs in a container of ${engine.image} with ${user.directory}`
+      )
+      const nowhere = yield* runIt(user, contained("x", "--bridge", "b2"), {
+        env: { ...env(), GANGWAY_BRIDGE_BUILDS: user.directory }
+      })
+      assert.strictEqual(nowhere.exitCode, 2, nowhere.stderr)
+      assert.include(nowhere.stderr, "there's no build of gangway-bridge for linux-x64: ")
+      const unreachable = yield* runIt(user, contained("x", "--bridge", "b3"), {
+        env: { ...env(), DOCKER_HOST: "unix:///no/such/socket" }
+      })
+      assert.strictEqual(unreachable.exitCode, 4, unreachable.stderr)
+      assert.include(unreachable.stderr, "Cannot connect to the Docker daemon")
+    }))
+})
