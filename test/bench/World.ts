@@ -25,15 +25,13 @@ export interface BarePair {
   readonly port: number
 }
 
-/** Reads a listening file once it's there; looks after each `interval`, in milliseconds. */
-export const listening = async (
-  file: string,
-  interval = 1
-): Promise<{ readonly port: number; readonly pid: number }> => {
+/** Reads a listening file once it's there. */
+export const listening = async (file: string): Promise<{ readonly port: number; readonly pid: number }> => {
   const deadline = performance.now() + 20_000
   while (!existsSync(file)) {
     if (performance.now() > deadline) throw new Error(`${file} didn't come to be`)
-    await Bun.sleep(interval)
+    // Ahead of all other work, looking without a pause would keep the system from writing to its disk.
+    await Bun.sleep(1)
   }
   return JSON.parse(readFileSync(file, "utf8"))
 }

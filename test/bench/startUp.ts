@@ -62,8 +62,7 @@ export const startUp = async (world: World, program: Program) => {
   const child = Bun.spawn([program.file, ...at.arguments], { stdin: "pipe", stdout: "ignore", stderr: "inherit" })
   child.stdin.write(at.input)
   void child.stdin.flush()
-  // What a program does next takes memory too.
-  const { pid } = await listening(at.listening, 0.2)
+  const { pid } = await listening(at.listening)
   const milliseconds = performance.now() - start
   const resident = residentMemory(pid)
   child.kill("SIGKILL")
