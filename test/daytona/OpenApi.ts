@@ -8,6 +8,7 @@ import { existsSync, readFileSync } from "node:fs"
 import { join, resolve } from "node:path"
 import type { Answer } from "./Answers.ts"
 import type { DaytonaServer } from "./DaytonaServer.ts"
+import { unavailable } from "./Processes.ts"
 
 const directory = process.env.GANGWAY_DAYTONA_OPENAPI ?? resolve(import.meta.dirname, "../../../shared/daytona")
 
@@ -20,9 +21,10 @@ const missing = Object.values(files).every((file) => existsSync(join(directory, 
 
 /** Adds the check of all that the server has answered by then: as the last of a file's. */
 export const answersAreAsDocumented = (server: DaytonaServer) => {
+  const reason = unavailable ?? missing
   describe(
     "the loopback Daytona",
-    { skip: missing !== undefined, meta: { skipped: missing, isOptional: true } },
+    { skip: reason !== undefined, meta: { skipped: reason, isOptional: unavailable === undefined } },
     () => {
       it("answers as Daytona's API documents say", () => {
         const check = makeCheck()

@@ -1,10 +1,18 @@
 /**
  * The processes of a loopback sandbox: real ones of this machine, known by a variable in their environment.
  */
-import { readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { setTimeout as delay } from "node:timers/promises"
 
 const marker = "GANGWAY_TEST_SANDBOX"
+
+/** Why there can be no loopback sandbox on this machine. */
+export const unavailable = existsSync("/proc/self/environ")
+  ? undefined
+  : "a loopback sandbox knows its processes by /proc, which isn't here"
+
+/** The options of a suite that needs loopback sandboxes. */
+export const needed = { skip: unavailable !== undefined, meta: { skipped: unavailable } }
 
 /** Marks the environment of a sandbox's processes. */
 export const marked = (sandbox: string, env: Record<string, string>): Record<string, string> => ({

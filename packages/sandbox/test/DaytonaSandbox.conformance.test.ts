@@ -5,6 +5,7 @@ import { sandboxConformance } from "../../../test/conformance/sandbox.ts"
 import { variable } from "../../../test/daytona/attached.ts"
 import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
 import { answersAreAsDocumented } from "../../../test/daytona/OpenApi.ts"
+import { unavailable } from "../../../test/daytona/Processes.ts"
 
 const server = new DaytonaServer()
 afterAll(() => server.close())
@@ -14,6 +15,7 @@ const apiKey = Redacted.make(server.apiKey)
 
 sandboxConformance({
   name: "DaytonaSandbox",
+  skipped: unavailable,
   module: new URL("../../../test/daytona/attached.ts", import.meta.url).pathname,
   layer: Layer.effect(
     Sandbox.Sandbox,

@@ -7,7 +7,7 @@ import { TestClock } from "effect/testing"
 import { readdirSync } from "node:fs"
 import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
 import { answersAreAsDocumented } from "../../../test/daytona/OpenApi.ts"
-import { processesOf } from "../../../test/daytona/Processes.ts"
+import { needed, processesOf } from "../../../test/daytona/Processes.ts"
 
 const server = new DaytonaServer()
 afterAll(() => server.close())
@@ -31,7 +31,7 @@ const eventually = <E, R>(condition: Effect.Effect<boolean, E, R>) =>
 
 const quickly = { timeout: "10 seconds" } as const
 
-describe("DaytonaSandbox", () => {
+describe("DaytonaSandbox", needed, () => {
   it.live("is made as it's asked to be, and deleted with its scope, with all that runs in it", () =>
     Effect.gen(function*() {
       const scope = yield* Scope.make()
@@ -262,7 +262,7 @@ describe("keepAwake", () => {
     }))
 })
 
-describe("the loopback Daytona", () => {
+describe("the loopback Daytona", needed, () => {
   it.live("is as hard to use as the real one", () =>
     Effect.gen(function*() {
       const { loopback, sandbox } = yield* make()

@@ -8,7 +8,7 @@ import { Effect, Fiber, Layer, Option, Redacted, Schedule, Schema, Stream } from
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
 import { answersAreAsDocumented } from "../../../test/daytona/OpenApi.ts"
-import { processesOf } from "../../../test/daytona/Processes.ts"
+import { needed, processesOf } from "../../../test/daytona/Processes.ts"
 
 const server = new DaytonaServer()
 afterAll(() => server.close())
@@ -121,7 +121,7 @@ const asked = () => server.requests.filter((request) => request.endsWith("/previ
 
 const proxies = (loopback: ReturnType<typeof server.get>) => [...loopback.proxies.values()]
 
-describe("a host with a bridge in a Daytona sandbox", () => {
+describe("a host with a bridge in a Daytona sandbox", needed, () => {
   it.live("runs a turn while its connection is cut, and reads each part once", () =>
     Effect.gen(function*() {
       const { loopback, startTurn } = yield* world

@@ -70,7 +70,7 @@ export const wake: (
           break
         case "error":
         case "build_failed":
-          if (sdk.recoverable !== true || starts === maxStarts) {
+          if (sdk.recoverable !== true || starts >= maxStarts) {
             return yield* Errors.error(
               operation,
               new Sandbox.Unsupported({
