@@ -156,7 +156,8 @@ export const launchProblem = (
   if (message === "Missing key") return { field, expected: "is missing" }
   const known: Readonly<Record<string, string | undefined>> = {
     ...expectations,
-    "agentOptions.agent": "the name of a driver, such as \"claude-code\""
+    "agentOptions.agent": "the name of a driver, such as \"claude-code\"",
+    "agentOptions.agentUser": "the name or the uid of a user"
   }
   // The elements of an array are of the field.
   const own = at.length > 0 ? undefined : known[field ?? ""] ?? known[names[0] ?? ""]

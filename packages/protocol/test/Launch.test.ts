@@ -62,6 +62,17 @@ describe("launchProblem", () => {
       })
   )
 
+  it.effect("says what names the agent's user", () =>
+    Effect.gen(function*() {
+      for (const agentUser of [true, "", -3, 1.5, { name: secret }]) {
+        const { expected, field } = yield* problemWith("agentOptions", { agent: "scripted", agentUser })
+        assert.strictEqual(`${field}: ${expected}`, "agentOptions.agentUser: expected the name or the uid of a user")
+      }
+      for (const agentUser of ["nobody", 0, 65_534]) {
+        yield* decode({ ...right, agentOptions: { agent: "scripted", agentUser } })
+      }
+    }))
+
   it.effect("says of a driver's own options what JSON can be, and names a field in one line", () =>
     Effect.gen(function*() {
       const Options = Schema.Struct({
