@@ -101,10 +101,11 @@ export const start = Effect.fnUntraced(function*(sdk: SdkSandbox, options: Sandb
               ended = exitCode
               return Effect.as(remove, Option.some(exitCode))
             }),
-            // The sandbox runs without it: it was stopped in between, or somebody removed the session.
+            // The sandbox runs without it: it was stopped in between, or somebody removed the session. Or it was removed
+            // above, for another who asked.
             Effect.catchIf(
               ({ reason }) => reason._tag === "NotFound" && Errors.statusOf(reason.cause) === 404,
-              () => Effect.succeedSome(137)
+              () => Effect.succeedSome(ended ?? 137)
             )
           )
       )
