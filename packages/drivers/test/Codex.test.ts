@@ -107,8 +107,7 @@ describe("a failure of Codex", () => {
     [undefined, "unknown"]
   ] as const
   for (const [error, kind] of failures) {
-    it(`is '${kind}' where it says ${JSON.stringify(error)}`, () =>
-      assert.strictEqual(turnFailed(error).kind, kind))
+    it(`is '${kind}' where it says ${JSON.stringify(error)}`, () => assert.strictEqual(turnFailed(error).kind, kind))
   }
 
   it("is told in the provider's words", () => {
