@@ -85,11 +85,9 @@ const makeImage = async (client: ReadonlyArray<string>, image: string) => {
   for (const name of ["bin", "tmp", "etc", "proc", "sys", "dev", "root", "srv", "var/tmp"]) {
     fs.mkdirSync(`${rootfs}/${name}`, { recursive: true })
   }
-  fs.chmodSync(`${rootfs}/tmp`, 0o1777)
-  fs.chmodSync(`${rootfs}/var/tmp`, 0o1777)
+  for (const name of ["tmp", "srv", "var/tmp"]) fs.chmodSync(`${rootfs}/${name}`, 0o1777)
   fs.writeFileSync(`${rootfs}/etc/passwd`, "root:x:0:0::/root:/bin/sh\nagent:x:1000:1000::/srv:/bin/sh\n")
   fs.writeFileSync(`${rootfs}/etc/shadow`, "", { mode: 0o600 })
-  fs.chownSync(`${rootfs}/srv`, 1000, 1000)
   fs.copyFileSync(busybox, `${rootfs}/bin/busybox`)
   for (const applet of (await run([busybox, "--list"])).split("\n")) {
     if (applet !== "" && applet !== "busybox") fs.symlinkSync("busybox", `${rootfs}/bin/${applet}`)
@@ -108,7 +106,7 @@ const makeImage = async (client: ReadonlyArray<string>, image: string) => {
   await run([
     "sh",
     "-c",
-    `tar -C "$0" -c . | "$@"`,
+    `tar -C "$0" --owner=0 --group=0 -c . | "$@"`,
     rootfs,
     ...client,
     "import",
