@@ -145,6 +145,10 @@ const end = async (client: ReadonlyArray<string>) => {
     dockerd.kill("SIGTERM")
     await exited
     await run(["ip", "link", "delete", bridge]).catch(() => {})
+    // It leaves what it mounted for containers in the machine's own network.
+    for (const [, mounted] of fs.readFileSync("/proc/mounts", "utf8").matchAll(/^\S+ (\S+)/gm)) {
+      if (mounted!.startsWith(`${directory}/`)) await run(["umount", mounted!]).catch(() => {})
+    }
   }
   fs.rmSync(directory, { recursive: true, force: true })
 }
