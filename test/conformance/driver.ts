@@ -690,7 +690,7 @@ export const driverConformance = (profile: Profile) => {
           url: world.server.url,
           home: elsewhere.home
         })
-        const there = yield* openHost(driver, { directory: elsewhere.project, state })
+        const there = yield* openHost(driver, { directory: elsewhere.project, state, tools: [lookup] })
         assert.notStrictEqual(there.agent.conversation, host.agent.conversation)
         const { parts } = yield* play(there, [{ text: "Second.", bash: "pwd" }, { text: "Done." }], { words: "GO ON" })
         assert.include(JSON.stringify(only(parts, "tool-result")[0]!.result), elsewhere.project)
@@ -698,6 +698,8 @@ export const driverConformance = (profile: Profile) => {
         const [after] = yield* world.server.calls("GO ON")
         const [seen, sees] = [messagesOf(before!), messagesOf(after!)]
         assert.deepStrictEqual(sees.slice(0, seen.length), seen)
+        // With the tools that its host has there.
+        assert.strictEqual(JSON.stringify(after!.body).includes(lookup.description), capabilities.hostTools)
         // It goes on from there by its own means.
         yield* there.close
         const { conversation } = there.agent

@@ -121,16 +121,19 @@ export const toState = (
   return state as unknown as Schema.Json
 }
 
+const isJsonObject = Schema.is(Schema.JsonObject)
+
 const decodeState = Schema.decodeUnknownEffect(State)
 
 /**
- * Writes a state as another conversation in another working directory. Its file names both in many places, so each
- * value that is one of them is replaced; what the conversation itself says stays. Answers whether there was anything.
+ * Writes a state as another conversation in another working directory, with the host's tools that there are now. Its
+ * file names both in many places, so each value that is one of them is replaced; what the conversation itself says
+ * stays. Answers whether there was anything.
  */
 export const restore = Effect.fnUntraced(function*(
   home: string,
   state: Schema.Json,
-  options: { readonly thread: string; readonly directory: string }
+  options: { readonly thread: string; readonly directory: string; readonly tools: Schema.Json }
 ) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path
@@ -141,7 +144,13 @@ export const restore = Effect.fnUntraced(function*(
   yield* fs.makeDirectory(directory, { recursive: true, mode: 0o700 })
   const replace = (_: string, value: unknown) =>
     value === from.thread ? options.thread : value === from.directory ? options.directory : value
-  const text = from.lines.map((line) => JSON.stringify(line, replace) + "\n").join("")
+  const withTools = (line: Schema.JsonObject): Schema.JsonObject => {
+    const { payload, type } = line
+    return type === "session_meta" && isJsonObject(payload)
+      ? { ...line, payload: { ...payload, dynamic_tools: options.tools } }
+      : line
+  }
+  const text = from.lines.map((line) => JSON.stringify(withTools(line), replace) + "\n").join("")
   // Whole or not at all: a bridge that dies here leaves no half conversation under the name.
   const file = path.join(directory, `rollout-${folder.join("-")}T00-00-00-${options.thread}.jsonl`)
   yield* fs.writeFileString(`${file}.new`, text, { mode: 0o600 })

@@ -75,6 +75,13 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   const key = named?.key ?? (yield* Effect.orDie(crypto.randomUUIDv4))
   const database = Rollout.databaseOf(path, home, key)
 
+  const tools = options.tools.map(({ description, name, parameters }) => ({
+    type: "function" as const,
+    name,
+    description,
+    inputSchema: parameters
+  }))
+
   /** Codex's id of the conversation, as far as there's one. */
   let thread = named?.thread
   /** Whether the conversation is known to have begun: Codex writes its file with the first prompt. */
@@ -96,7 +103,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
   if (options.conversation === undefined && options.state !== undefined) {
     const id = yield* Effect.orDie(crypto.randomUUIDv7)
-    const restored = yield* files(Rollout.restore(home, options.state, { thread: id, directory })).pipe(
+    const restored = yield* files(Rollout.restore(home, options.state, { thread: id, directory, tools })).pipe(
       Effect.catchTag("SchemaError", () => Effect.fail(lost("the given state is none of Codex's")))
     )
     if (restored) {
@@ -212,15 +219,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     if (thread !== undefined && (yield* find) !== undefined) {
       return yield* codex.ask("thread/resume", { threadId: thread, excludeTurns: true, ...settings })
     }
-    return yield* codex.ask("thread/start", {
-      ...settings,
-      dynamicTools: options.tools.map(({ description, name, parameters }) => ({
-        type: "function" as const,
-        name,
-        description,
-        inputSchema: parameters
-      }))
-    })
+    return yield* codex.ask("thread/start", { ...settings, dynamicTools: tools })
   })
 
   const launch = Effect.fnUntraced(function*() {
