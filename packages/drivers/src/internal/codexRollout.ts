@@ -121,8 +121,6 @@ export const toState = (
   return state as unknown as Schema.Json
 }
 
-const isJsonObject = Schema.is(Schema.JsonObject)
-
 const decodeState = Schema.decodeUnknownEffect(State)
 
 /**
@@ -146,8 +144,8 @@ export const restore = Effect.fnUntraced(function*(
     value === from.thread ? options.thread : value === from.directory ? options.directory : value
   const withTools = (line: Schema.JsonObject): Schema.JsonObject => {
     const { payload, type } = line
-    return type === "session_meta" && isJsonObject(payload)
-      ? { ...line, payload: { ...payload, dynamic_tools: options.tools } }
+    return type === "session_meta" && Predicate.isObject(payload)
+      ? { ...line, payload: { ...payload as Schema.JsonObject, dynamic_tools: options.tools } }
       : line
   }
   const text = from.lines.map((line) => JSON.stringify(withTools(line), replace) + "\n").join("")
