@@ -440,6 +440,26 @@ export const driverConformance = (profile: Profile) => {
         assert.include(JSON.stringify((yield* world.server.calls("AGAIN"))[0]!.body), "Do it.")
       }))
 
+    test(profile, "says how an agent ended that ends at its start", (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const program = `${world.root}/broken`
+        yield* fs.writeFileString(
+          program,
+          `#!/bin/sh\nif [ "$1" = --version ]; then exec '${profile.agent.program}' --version; fi\necho IT-IS-BROKEN >&2\nexit 3\n`
+        )
+        yield* fs.chmod(program, 0o755)
+        const driver = yield* profile.make({ program, url: world.server.url, home: world.home })
+        const host = yield* openHost(driver, { directory: world.directory })
+        const ended = failure(yield* Effect.exit(play(host, [{ text: "never" }])))
+        assert.include(
+          ["TurnFailed agent-exit", "DriverError exit"],
+          `${ended!._tag} ${(ended as { kind: string }).kind}`
+        )
+        assert.include(ended!.message, "IT-IS-BROKEN")
+        assert.include(ended!.message, "3")
+      }))
+
     const phases: ReadonlyArray<{
       readonly phase: string
       readonly step: Step
