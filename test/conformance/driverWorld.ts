@@ -107,7 +107,7 @@ export const test = (
   it.live(
     name,
     () => Effect.flatMap(makeWorld(profile), body).pipe(Effect.scoped, Effect.provide(BunServices.layer)),
-    120_000
+    300_000
   )
 
 /**

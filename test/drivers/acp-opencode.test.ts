@@ -1,12 +1,14 @@
 /**
  * The driver of ACP agents, with the real OpenCode and a scripted model.
  */
+import { assert } from "@effect/vitest"
 import * as Acp from "@gangway/drivers/Acp"
-import { Effect } from "effect"
+import { Effect, FileSystem, Redacted } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { driverConformance } from "../conformance/driver.ts"
-import { fileOf, type Profile } from "../conformance/driverWorld.ts"
+import { failure, fileOf, only, play, type Profile, suite, test } from "../conformance/driverWorld.ts"
 import { installAgent } from "../installAgent.ts"
+import { mcpServer } from "./mcpServer.ts"
 
 const model = {
   reasoning: true,
@@ -55,7 +57,8 @@ const opencode: Profile = {
     structuredOutput: false,
     mcpServers: true,
     effort: false,
-    usage: false
+    usage: false,
+    steering: false
   },
   shell: "bash",
   hostTool: (name) => `host_${name}`,
@@ -76,3 +79,84 @@ const opencode: Profile = {
 }
 
 driverConformance(opencode)
+
+suite(opencode, "OpenCode", () => {
+  test(
+    opencode,
+    "takes another model for a turn, plans, and uses the session's MCP servers",
+    (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const program = `${world.root}/server.ts`
+        yield* fs.writeFileString(program, mcpServer)
+        const host = yield* world.open({
+          mcpServers: [{
+            type: "stdio",
+            name: "pingpong",
+            command: process.execPath,
+            args: [program],
+            env: { PING_TOKEN: Redacted.make("PING-SECRET") }
+          }]
+        })
+        const todos = [
+          { content: "Look", status: "completed", priority: "high" },
+          { content: "Leap", status: "in_progress", priority: "low" }
+        ]
+        const asked: Array<string> = []
+        const { parts } = yield* play(host, [
+          { tool: ["todowrite", { todos }] },
+          { tool: ["pingpong_ping", {}] },
+          { text: "Pong." }
+        ], {
+          words: "ONE",
+          model: "scripted/model-one",
+          approval: ({ name }) => {
+            asked.push(name)
+            return Effect.succeed({ decision: "allow" })
+          }
+        })
+        assert.deepStrictEqual(only(parts, "plan").map(({ entries }) => entries), [[
+          { content: "Look", status: "completed" },
+          { content: "Leap", status: "in-progress" }
+        ]])
+        assert.deepStrictEqual(asked, ["pingpong_ping"])
+        assert.deepInclude(only(parts, "tool-result")[1], { result: "PING-SECRET pong", isFailure: false })
+        assert.notInclude(yield* fileOf(`/proc/${host.processes[0]!.pid}/cmdline`), "SECRET")
+        yield* play(host, [{ text: "Two." }], { turn: "t2", words: "TWO" })
+        const modelOf = (words: string) =>
+          Effect.map(world.server.calls(words), ([first]) => (first!.body as { model: string }).model)
+        assert.strictEqual(yield* modelOf("ONE"), "model-one")
+        assert.strictEqual(yield* modelOf("TWO"), "scripted-model")
+        assert.strictEqual(host.processes.length, 1)
+        const unknown = yield* Effect.exit(play(host, [], { turn: "t3", model: "scripted/none" }))
+        assert.deepInclude(failure(unknown), { _tag: "TurnFailed", kind: "invalid-request" })
+      })
+  )
+
+  test(opencode, "obeys the files that the session's settings name, and no others", (world) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      yield* fs.makeDirectory(`${world.home}/.config/opencode`, { recursive: true })
+      yield* fs.writeFileString(`${world.directory}/AGENTS.md`, "PROJECT-MEMORY")
+      yield* fs.writeFileString(`${world.home}/.config/opencode/AGENTS.md`, "USER-MEMORY")
+      // Settings can't take the host's approvals away.
+      yield* fs.writeFileString(
+        `${world.directory}/opencode.json`,
+        JSON.stringify({ permission: { edit: "allow", bash: { "*": "allow" } } })
+      )
+      const seen: Array<unknown> = []
+      for (const settings of ["none", "project", "user"] as const) {
+        const host = yield* world.open({ settings })
+        const { parts } = yield* play(host, [{ bash: "true" }, { text: "Hi." }], { words: settings })
+        yield* host.close
+        const body = JSON.stringify((yield* world.server.calls(`${settings} @@`))[0]!.body)
+        seen.push([
+          settings,
+          body.includes("PROJECT-MEMORY"),
+          body.includes("USER-MEMORY"),
+          only(parts, "tool-approval-request").length
+        ])
+      }
+      assert.deepStrictEqual(seen, [["none", false, false, 1], ["project", true, false, 1], ["user", true, true, 1]])
+    }))
+})

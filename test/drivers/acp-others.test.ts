@@ -31,7 +31,8 @@ const capabilities = {
   structuredOutput: false,
   mcpServers: false,
   effort: false,
-  usage: false
+  usage: false,
+  steering: false
 }
 
 const settings = (path: string, selectedType: string) =>
@@ -94,7 +95,12 @@ for (const agent of agents) {
         const file = `${world.directory}/poem.txt`
         const asked: Array<readonly [string, boolean]> = []
         const { finished, parts } = yield* play(host, [
-          { think: "Let me see.", text: "Good morning.", bash: "echo SAID > said.txt; cat said.txt" },
+          {
+            think: "Let me see.",
+            text: "Good morning.",
+            bash: "echo SAID > said.txt; cat said.txt",
+            usage: { input: 70, output: 30, cacheRead: 200 }
+          },
           { write: [file, "one\ntwo\n"] },
           { edit: [file, "two", "zwei"] },
           { bash: "echo no > no.txt" },
@@ -128,7 +134,11 @@ for (const agent of agents) {
         assert.include(updated!.diff, "@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n")
         const steps = only(parts, "step-finished")
         assert.isAtLeast(steps.length, 4)
-        if (agent.capabilities.usage) assert.isTrue(steps.every(({ usage }) => usage.measured))
+        if (agent.capabilities.usage) {
+          assert.isTrue(steps.every(({ usage }) => usage.measured))
+          assert.deepInclude(steps[0]!.usage.inputTokens, { total: 270, uncached: 70, cacheRead: 200 })
+          assert.strictEqual(steps[0]!.usage.outputTokens?.total, 30)
+        }
         const [first] = yield* world.server.calls("Do it.")
         assert.include(JSON.stringify(first!.body), "ALWAYS-RHYME")
 

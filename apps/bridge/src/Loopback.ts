@@ -20,6 +20,8 @@ export const layer: Layer.Layer<LoopbackServer> = Layer.succeed(LoopbackServer, 
             port: 0,
             // A host may take its time.
             idleTimeout: 0,
+            // Bun would tell it on standard error.
+            error: () => new Response(null, { status: 500 }),
             fetch: async (request) => {
               const response = await Effect.runPromise(
                 answer({

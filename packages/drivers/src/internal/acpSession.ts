@@ -11,7 +11,7 @@ import {
   type Turn,
   TurnFailed
 } from "@gangway/server/Driver"
-import * as Crypto from "effect/Crypto"
+import type * as Crypto from "effect/Crypto"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
@@ -20,7 +20,7 @@ import * as Path from "effect/Path"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
-import { LoopbackServer } from "../LoopbackServer.ts"
+import type { LoopbackServer } from "../LoopbackServer.ts"
 import * as Client from "./acpClient.ts"
 import { type Connection, failed, RpcCode, RpcError, start } from "./acpConnection.ts"
 import * as Conversation from "./acpConversation.ts"
@@ -82,6 +82,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   if (conversation !== undefined && conversation.directory !== fingerprint) {
     return yield* lost(`the agent's conversation ${conversation.id} is another directory's`)
   }
+  /** Whether anything came out of the conversation: one that is missing is lost then, and new otherwise. */
+  let begun = options.established
   /** How many messages of the user's the conversation holds. */
   let prompts = 0
   let replay: Replay | undefined
@@ -96,11 +98,12 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
   const onNotification = Effect.fnUntraced(function*(connection: Connection, method: string, params: Schema.Json) {
     if (connection !== latest) return
-    if (work?.turn.raw === true) yield* work.turn.emit({ type: "raw", event: { method, params } })
+    if (work?.sent === true && work.turn.raw) yield* work.turn.emit({ type: "raw", event: { method, params } })
     if (method !== "session/update") return
     const told = Option.getOrUndefined(decodeUpdate(params))
     if (told === undefined || told.sessionId !== conversation?.id) return
     if (work?.sent === true) {
+      begun = true
       const { parts } = work
       return yield* requests.emit(work, () => parts.take(told.update))
     }
@@ -230,7 +233,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         return loaded.success
       }
       if (loaded.failure._tag === "DriverError") return yield* loaded.failure
-      if (options.established || conversation.turn !== undefined) {
+      if (begun) {
         return yield* lost(`the agent can't load its conversation ${id}: ${loaded.failure.message}`)
       }
     }

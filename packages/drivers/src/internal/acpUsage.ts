@@ -16,10 +16,13 @@ const known = (counts: TokenCounts | null | undefined): counts is TokenCounts =>
 /** Tokens as usage; `undefined` where nothing is told, or nothing but noughts. */
 export const usageOf = (counts: TokenCounts | null | undefined): Bridge.Usage | undefined => {
   if (!known(counts)) return undefined
-  const uncached = counts.inputTokens ?? 0
   const cacheRead = counts.cachedReadTokens ?? 0
   const cacheWrite = counts.cachedWriteTokens ?? 0
-  const input = uncached + cacheRead + cacheWrite
+  const told = counts.inputTokens ?? 0
+  // Some count what came from the cache as input, some beside it: the sum tells which.
+  const isWhole = counts.totalTokens === told + (counts.outputTokens ?? 0) && told >= cacheRead + cacheWrite
+  const input = isWhole ? told : told + cacheRead + cacheWrite
+  const uncached = input - cacheRead - cacheWrite
   const output = Predicate.isNumber(counts.totalTokens) && counts.totalTokens >= input
     ? counts.totalTokens - input
     : (counts.outputTokens ?? 0) + (counts.thoughtTokens ?? 0)
