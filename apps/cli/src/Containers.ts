@@ -9,6 +9,7 @@ import { Sandbox } from "@gangway/sandbox/Sandbox"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as BridgeBuilds from "./BridgeBuilds.ts"
 import * as BridgeProgram from "./BridgeProgram.ts"
@@ -55,8 +56,11 @@ export const enter = Effect.fnUntraced(function*(options: {
   })
   const sandbox = yield* attach.pipe(
     Effect.catchIf(isNotFound, () => create),
-    // Another one has created it meanwhile.
-    Effect.catchIf((error) => error.reason.problem.includes("already in use"), () => attach)
+    // Another one is creating it: the name is taken before the container is there.
+    Effect.catchIf(
+      (error) => error.reason.problem.includes("already in use"),
+      () => Effect.retry(attach, { while: isNotFound, schedule: Schedule.spaced("100 millis"), times: 100 })
+    )
   )
   yield* sandbox.wake
   yield* sandbox.run({ command: ["mkdir", "-p", `${root}/home`], timeout: "30 seconds" })

@@ -112,6 +112,20 @@ describe("gangway with Docker", {
       assert.match(rest.stdout, /"type":"finished".*\n$/)
     }))
 
+  test("makes one container where two begin at once", (user) =>
+    Effect.gen(function*() {
+      const ran = yield* Effect.forEach(
+        ["one", "two"],
+        (text) => run(user, ...contained(prompt({ type: "text", text }), "--session", text)),
+        { concurrency: "unbounded" }
+      )
+      for (const [index, { exitCode, stderr, stdout }] of ran.entries()) {
+        assert.strictEqual(exitCode, 0, stderr)
+        assert.include(stdout, ["one", "two"][index]!)
+      }
+      assert.strictEqual(containers(user).length, 1)
+    }))
+
   test("lists containers, and prunes the ones that nothing runs in", (user) =>
     Effect.gen(function*() {
       const first = yield* run(user, ...contained("hello"))
