@@ -49,7 +49,8 @@ const codex: Profile = {
     structuredOutput: true,
     mcpServers: true,
     effort: true,
-    usage: true
+    usage: true,
+    steering: false
   },
   shell: "shell",
   hostTool: (name) => name,
@@ -202,6 +203,7 @@ suite(codex, "Codex", () => {
         const fs = yield* FileSystem.FileSystem
         const program = `${world.root}/server.ts`
         yield* fs.writeFileString(program, mcpServer)
+        yield* fs.writeFileString(`${world.home}/config.toml`, "[mcp_servers.of-the-home]\ncommand = '/nowhere/else'\n")
         const host = yield* world.open({
           mcpServers: [
             {
@@ -228,7 +230,9 @@ suite(codex, "Codex", () => {
         assert.isTrue(denied!.isFailure)
         assert.deepStrictEqual(asked, only(parts, "tool-call").map(({ id }) => id))
         assert.include(JSON.stringify((yield* world.server.calls("Do it.")).at(-1)!.body), "NOT-AGAIN")
-        assert.isTrue(only(parts, "notice").some(({ message }) => message.includes("'nowhere' is not there")))
+        for (const name of ["nowhere", "of-the-home"]) {
+          assert.isTrue(only(parts, "notice").some(({ message }) => message.includes(`'${name}' is not there`)), name)
+        }
         for (const { pid } of host.processes) {
           assert.notInclude(yield* fileOf(`/proc/${pid}/cmdline`), "SECRET")
         }

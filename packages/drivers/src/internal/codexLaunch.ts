@@ -56,7 +56,7 @@ const reveal = (secrets: Readonly<Record<string, Redacted.Redacted<string>>> | u
 const mcpServers = (session: SessionOptions): Schema.JsonObject =>
   Object.fromEntries(
     session.mcpServers.map((server) => [
-      `mcp_servers.${server.name}`,
+      server.name,
       server.type === "stdio"
         ? { command: server.command, args: [...server.args ?? []], env: reveal(server.env) }
         : { url: server.url, http_headers: reveal(server.headers) }
@@ -92,6 +92,6 @@ export const thread = (
     }),
     ...(session.settings === "none" ? { project_doc_max_bytes: 0 } : {}),
     ...options.config,
-    ...mcpServers(session)
+    ...(session.mcpServers.length === 0 ? {} : { mcp_servers: mcpServers(session) })
   }
 })

@@ -64,6 +64,14 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   const home = yield* agent.home(options.env)
   const { directory } = options
 
+  const sse = options.mcpServers.find(({ type }) => type === "sse")
+  if (sse !== undefined) {
+    return yield* failed(
+      "options",
+      `Codex can't speak SSE with the MCP server '${sse.name}': it takes 'stdio' and 'http'`
+    )
+  }
+
   const lost = (problem: string) => new Bridge.ContextLost({ session: options.session, problem })
   const files = <A, E>(effect: Effect.Effect<A, E | PlatformError, FileSystem.FileSystem | Path.Path>) =>
     Effect.mapError(effect, (error) =>
