@@ -188,7 +188,7 @@ export const make = Effect.fnUntraced(function*(
         Effect.gen(function*() {
           yield* requireFile
           if (core.options() === undefined) return yield* new Bridge.SessionNotStarted({ session: id })
-          const running = core.running()
+          const running = yield* core.runningStill
           if (running !== undefined) return yield* new Bridge.TurnRunning({ turn: running.turn })
           const joined = core.compaction()
           if (joined !== undefined) return joined
@@ -217,7 +217,7 @@ export const make = Effect.fnUntraced(function*(
       Effect.gen(function*() {
         yield* requireFile
         const holding = yield* heldOrBusy
-        const running = core.running()
+        const running = yield* core.runningStill
         if (running !== undefined) return yield* new Bridge.TurnRunning({ turn: running.turn })
         return yield* stateOfAgent(yield* core.openAgent(holding))
       })

@@ -54,6 +54,18 @@ describe("a compaction", () => {
   )
 
   test(
+    "is begun after a turn whose end was read, and so is the state read",
+    Effect.gen(function*() {
+      const { client } = yield* started(Puppet.make(acts, { compact: () => Effect.succeed({}) }))
+      for (let n = 1; n <= 3; n++) {
+        yield* client.StartTurn(act(n, "hi"))
+        yield* endOf(client, turn(n))
+        yield* n % 2 === 0 ? client.Compact({ session }) : client.ReadState({ session })
+      }
+    })
+  )
+
+  test(
     "has the start of a turn wait, and that turn's abort behind it; nothing else",
     Effect.gen(function*() {
       const { client, fiber, go, puppet, start } = yield* compacting

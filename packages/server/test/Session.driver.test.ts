@@ -13,6 +13,7 @@ import {
   launch,
   read,
   session,
+  sessionFile,
   started,
   test,
   testClocked,
@@ -204,6 +205,31 @@ describe("a driver that hangs", () => {
       yield* client.StartTurn(act(1, "hi"))
       yield* read(client, turn(1))
       yield* Effect.timeout(end, "5 seconds")
+    })
+  )
+})
+
+describe("a driver that was left behind", () => {
+  test(
+    "writes nothing of its session once that's let go",
+    Effect.gen(function*() {
+      const puppet = Puppet.make({ hi: Puppet.says("hello") })
+      const { client, sessionDirectory, start } = yield* started(puppet)
+      yield* client.StartTurn(act(1, "hi"))
+      yield* read(client, turn(1))
+      yield* client.StopSession({ session })
+      const [left] = puppet.opened
+      const late = Effect.gen(function*() {
+        const before = yield* sessionFile(sessionDirectory)
+        assert.strictEqual((yield* Effect.flip(left!.saveConversation("stale")))._tag, "LogUnavailable")
+        const command = { command: "true", args: [], cwd: start.directory, env: {} }
+        assert.strictEqual((yield* Effect.flip(left!.processes.spawn(command)))._tag, "DriverError")
+        assert.deepStrictEqual(yield* sessionFile(sessionDirectory), before)
+      })
+      yield* late
+      // Nor where somebody else has it.
+      yield* client.StartSession(start)
+      yield* late
     })
   )
 })

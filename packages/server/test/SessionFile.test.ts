@@ -164,16 +164,22 @@ describe("a session's file", () => {
 
   it.live("that holds nothing of a session can be destroyed", () =>
     Effect.gen(function*() {
-      for (const content of ["", "{", "[]", "\0\0\0"]) {
+      for (const content of ["", "{", "[]", "\0\0\0", undefined]) {
         const { connect, file, fs, start } = yield* world
         const forgotten: Array<string> = []
         const puppet = Puppet.make({}, {}, {
           forget: ({ conversation }) => Effect.sync(() => void forgotten.push(conversation))
         })
         yield* Effect.scoped(Effect.flatMap(connect(puppet), (client) => client.StartSession(start)))
-        yield* fs.writeFileString(file, content)
+        if (content === undefined) {
+          yield* fs.remove(file)
+          yield* fs.makeDirectory(file)
+        } else {
+          yield* fs.writeFileString(file, content)
+        }
         yield* Effect.scoped(Effect.gen(function*() {
           const client = yield* connect(puppet)
+          assert.strictEqual((yield* Effect.flip(client.StartSession(start)))._tag, "LogUnavailable")
           assert.deepStrictEqual(yield* client.DestroySession({ session }), { ended: [], left: [] })
           assert.isFalse(yield* fs.exists(file.slice(0, file.lastIndexOf("/"))))
           assert.strictEqual((yield* Effect.flip(client.StartSession(start)))._tag, "SessionDestroyed")

@@ -17,6 +17,7 @@ import type { BridgeContext } from "./bridgeContext.ts"
 import { randomName } from "./digest.ts"
 import * as EarlierTurns from "./earlierTurns.ts"
 import * as SessionFile from "./sessionFile.ts"
+import { unavailable } from "./unavailable.ts"
 
 /** A turn's log that stays open while somebody reads it, also after a newer turn took its place. */
 export interface OpenLog {
@@ -75,7 +76,9 @@ const reading = <A>(decode: (json: unknown) => Option.Option<A>) =>
     const text = yield* fs.readFileString(path).pipe(
       Effect.asSome,
       Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeedNone),
-      Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
+      // What can't be read at all, such as a directory in its place, says as little as an empty file.
+      Effect.catchIf((error) => error.reason._tag === "BadResource", () => Effect.succeedSome("")),
+      Effect.mapError(unavailable)
     )
     if (Option.isNone(text)) return undefined
     const json = decodeJson(text.value)
@@ -159,10 +162,20 @@ export const load = Effect.fnUntraced(function*(options: {
   let log: OpenLog | undefined
   // Nobody changes what another is about to store.
   const one = Semaphore.makeUnsafe(1)
+  // A driver that was left behind may still ask for it when the session is let go: the file is another's by then.
+  let letGo = false
   const write = (next: SessionFile.SessionFile, sync: boolean) =>
-    Effect.map(state.writeAtomic(state.sessionFile(session), `${encodeFile(next)}\n`, { sync }), () => {
-      file = next
-    })
+    letGo
+      ? Effect.fail(new Bridge.LogUnavailable({ problem: `this bridge has let session ${session} go` }))
+      : Effect.map(state.writeAtomic(state.sessionFile(session), `${encodeFile(next)}\n`, { sync }), () => {
+        file = next
+      })
+  yield* Scope.addFinalizer(
+    scope,
+    one.withPermit(Effect.sync(() => {
+      letGo = true
+    }))
+  )
   const save: Holding["save"] = (change) => one.withPermit(Effect.suspend(() => write(change(file!), true)))
   const note: Holding["note"] = (change) =>
     one.withPermit(Effect.suspend(() => {

@@ -48,6 +48,8 @@ export interface SessionCore {
   ) => Effect.Effect<A, E>
   readonly holding: () => Holding.Holding | undefined
   readonly running: () => Running | undefined
+  /** The same for a command that mustn't come in between: of one whose end is in the log, it awaits the rest. */
+  readonly runningStill: Effect.Effect<Running | undefined>
   readonly compaction: () => Compaction | undefined
   /** Absent while the session is dormant. */
   readonly options: () => Started | undefined
@@ -162,6 +164,14 @@ export const make = Effect.fnUntraced(function*(
       if (ending === undefined) return Effect.succeed(nothing)
       return Effect.andThen(ending.abort(abort), Deferred.await(ending.settled))
     })
+
+  const runningStill = Effect.gen(function*() {
+    const ending = running
+    const log = holding?.log()
+    if (ending === undefined || log === undefined || (yield* log.log.status).end === undefined) return ending
+    yield* Deferred.await(ending.settled)
+    return undefined
+  })
 
   const free = Effect.suspend(() => {
     const freed = holding
@@ -311,6 +321,7 @@ export const make = Effect.fnUntraced(function*(
     runEnding,
     holding: () => holding,
     running: () => running,
+    runningStill,
     compaction: () => compaction,
     options: () => options,
     redaction: makeRedaction,
