@@ -56,7 +56,8 @@ const claude: Profile = {
     structuredOutput: true,
     mcpServers: true,
     effort: true,
-    usage: true
+    usage: true,
+    steering: false
   },
   shell: "Bash",
   hostTool: (name) => `mcp__host__${name}`,

@@ -94,6 +94,18 @@ export interface Turn {
     /** For people; recorded in the end. */
     readonly reason?: string | undefined
   }) => Effect.Effect<Rpc.Success<typeof Bridge.AbortTurn>, AbortError>
+  /**
+   * Sends a message into the running turn, and says how it's delivered. Its id is a random one unless it's given; a
+   * host that may send it again after it died gives one: a repeat is answered as the first call was.
+   */
+  readonly send: (
+    prompt: string | Bridge.Prompt,
+    options?: {
+      readonly messageId?: Bridge.MessageId | undefined
+      /** `steer` by default where the agent can be steered, otherwise `queue`. */
+      readonly delivery?: Bridge.Delivery | undefined
+    }
+  ) => Effect.Effect<Bridge.Delivery, SendError>
   /** Decides on a `tool-approval-request`. */
   readonly approve: (approval: Approval & { readonly approvalId: string }) => Effect.Effect<void, ApproveError>
   /** Answers a `question` by its `questionId`, or a tool call by its `id`. */
@@ -193,6 +205,9 @@ export type AbortError = CommandError<typeof Bridge.AbortTurn>
 
 /** @category errors @since 0.1.0 */
 export type ApproveError = CommandError<typeof Bridge.Approve>
+
+/** @category errors @since 0.1.0 */
+export type SendError = CommandError<typeof Bridge.SendMessage>
 
 /** @category errors @since 0.1.0 */
 export type AnswerError = CommandError<typeof Bridge.SubmitToolResult>

@@ -297,6 +297,36 @@ describe("Turn", () => {
       assert.deepStrictEqual(bridge.payloads("AbortTurn")[0], { session, turn, reason: "enough" })
     }))
 
+  it.live("sends messages, each with an id of its own, that stays the same where a reply is lost", () =>
+    Effect.gen(function*() {
+      let cuts = 1
+      const { bridge, handle } = yield* started({
+        onRequest: (tag, payload, bridge) => {
+          if (tag !== "SendMessage" || cuts-- <= 0) return undefined
+          bridge.answer(tag, payload)
+          bridge.cut()
+          return "silence"
+        }
+      })
+      assert.strictEqual(yield* handle.send("faster"), "steer")
+      assert.strictEqual(yield* handle.send([{ type: "text", text: "later" }], { delivery: "queue" }), "queue")
+      const messageId = "m1" as Bridge.MessageId
+      yield* handle.send("third", { messageId })
+      const sent = bridge.payloads("SendMessage")
+      assert.deepStrictEqual(sent.map(({ delivery, prompt }) => [prompt[0].text, delivery]), [
+        ["faster", undefined],
+        ["faster", undefined],
+        ["later", "queue"],
+        ["third", undefined]
+      ])
+      assert.strictEqual(sent[0].messageId, sent[1].messageId)
+      assert.match(sent[0].messageId, /^[a-z0-9][a-z0-9-]{0,63}$/)
+      assert.strictEqual(new Set(sent.map(({ messageId }) => messageId)).size, 3)
+      assert.strictEqual(sent[3].messageId, messageId)
+      yield* handle.abort()
+      assert.strictEqual((yield* Effect.flip(handle.send("late")))._tag, "TurnEnded")
+    }))
+
   it.live("joins a turn that exists, at the attempt it has", () =>
     Effect.gen(function*() {
       const { bridge, handle, log } = yield* started({})

@@ -112,7 +112,8 @@ const capabilities: Bridge.Capabilities = {
   structuredOutput: true,
   mcpServers: true,
   effort: true,
-  usage: true
+  usage: true,
+  steering: false
 }
 
 const install = `install it with 'npm install --global @anthropic-ai/claude-code@${supportedVersions.tested}', ` +

@@ -107,7 +107,8 @@ const capabilities: Bridge.Capabilities = {
   structuredOutput: true,
   mcpServers: true,
   effort: true,
-  usage: true
+  usage: true,
+  steering: false
 }
 
 const install = `install it with 'npm install --global @openai/codex@${supportedVersions.tested}', ` +

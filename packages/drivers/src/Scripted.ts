@@ -143,7 +143,8 @@ const capabilities: Bridge.Capabilities = {
   structuredOutput: true,
   mcpServers: true,
   effort: true,
-  usage: true
+  usage: true,
+  steering: false
 }
 
 interface AgentOptions {

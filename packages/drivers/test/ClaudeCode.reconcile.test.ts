@@ -65,7 +65,7 @@ const run = (text: string, log: ReadonlyArray<Bridge.NumberedPart>, prompts: Rea
     return yield* reconcile({
       transcript: yield* Transcript.read(file),
       prompts: new Set(prompts),
-      previous: { turn: "t" as Bridge.TurnId, attempt: 2, parts: Stream.fromIterable(log) }
+      previous: { turn: "t" as Bridge.TurnId, attempt: 2, messages: [], parts: Stream.fromIterable(log) }
     })
   }).pipe(Effect.scoped)
 

@@ -89,7 +89,7 @@ const run = (
   reconcile({
     lines: held,
     prompts: new Set(prompts),
-    previous: { turn: "t" as Bridge.TurnId, attempt: 2, parts: Stream.fromIterable(log) },
+    previous: { turn: "t" as Bridge.TurnId, attempt: 2, messages: [], parts: Stream.fromIterable(log) },
     tools: new Set(["lookup"]),
     directory: "/somewhere"
   })

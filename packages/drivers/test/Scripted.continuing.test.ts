@@ -56,6 +56,7 @@ describe("Scripted, continuing", () => {
         const continued = yield* host.agent.reconcile!({
           turn: log.turn,
           attempt: 2,
+          messages: [],
           parts: Stream.fromIterable(parts)
         })
         assert.isTrue(continued.prompted)
@@ -75,6 +76,7 @@ describe("Scripted, continuing", () => {
       const continued = yield* host.agent.reconcile!({
         turn: log.turn,
         attempt: 2,
+        messages: [],
         parts: Stream.fromIterable([...log.parts.slice(0, end), foreign])
       })
       assert.strictEqual(continued.keep, end)
@@ -100,7 +102,7 @@ describe("Scripted, continuing", () => {
       for (const length of lengths) {
         yield* fs.writeFile(file, whole.slice(0, length))
         const lines = new TextDecoder().decode(whole.slice(0, length)).split("\n").slice(0, -1)
-        const previous = { turn: log.turn, attempt: 2, parts: Stream.fromIterable(log.parts) }
+        const previous = { turn: log.turn, attempt: 2, messages: [], parts: Stream.fromIterable(log.parts) }
         if (!lines.some((line) => line.startsWith(`{"type":"prompt"`))) {
           const error = yield* Effect.flip(host.agent.reconcile!(previous))
           assert.strictEqual(error._tag, "ContextLost")

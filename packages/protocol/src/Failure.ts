@@ -5,7 +5,7 @@
  */
 import * as Schema from "effect/Schema"
 import { End } from "./End.ts"
-import { SessionId, TurnId } from "./Id.ts"
+import { MessageId, SessionId, TurnId } from "./Id.ts"
 
 /**
  * How a turn stands.
@@ -284,6 +284,37 @@ export class AlreadyAnswered extends Schema.TaggedError<AlreadyAnswered>()("Alre
 }) {
   override get message() {
     return "Another answer came first: the agent has that one."
+  }
+}
+
+/**
+ * The turn has another message of that id: one id is one message.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class MessageConflict extends Schema.TaggedError<MessageConflict>()("MessageConflict", {
+  turn: TurnId,
+  messageId: MessageId,
+  field: Schema.Literals(["prompt", "delivery"])
+}) {
+  override get message() {
+    return `Turn ${this.turn} has another message '${this.messageId}': its '${this.field}' is another.`
+  }
+}
+
+/**
+ * As many messages wait for the agent as may.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class TooManyMessages extends Schema.TaggedError<TooManyMessages>()("TooManyMessages", {
+  turn: TurnId,
+  limit: Schema.Int
+}) {
+  override get message() {
+    return `At most ${this.limit} messages, of 16 MiB, can wait for the agent of turn ${this.turn}: send it later.`
   }
 }
 

@@ -41,7 +41,9 @@ export const Capabilities = Schema.Struct({
   /** The option `effort` works. */
   effort: Schema.Boolean,
   /** The agent says what it used, for each step. */
-  usage: Schema.Boolean
+  usage: Schema.Boolean,
+  /** The agent takes messages while it works: `SendMessage` can steer. */
+  steering: Schema.Boolean
 })
 
 /** @category models @since 0.1.0 */

@@ -1,5 +1,5 @@
 /**
- * The names by which hosts address bridges, sessions and turns, chosen by the host.
+ * The names by which hosts address bridges, sessions, turns and messages, chosen by the host.
  *
  * @since 0.1.0
  */
@@ -66,3 +66,19 @@ export const TurnId = id.pipe(Schema.brand("@gangway/protocol/TurnId"))
  * @since 0.1.0
  */
 export type TurnId = typeof TurnId.Type
+
+/**
+ * The id of a message that a host sends into a running turn.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const MessageId = id.pipe(Schema.brand("@gangway/protocol/MessageId"))
+
+/**
+ * The id of a message that a host sends into a running turn.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type MessageId = typeof MessageId.Type

@@ -7,6 +7,8 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
+import { MessageId } from "./Id.ts"
+import { Prompt } from "./Session.ts"
 import { Usage } from "./Usage.ts"
 
 /**
@@ -160,6 +162,35 @@ export const QuestionAnswer = part("question-answer", {
 })
 
 /**
+ * How a message reaches the agent: `steer`, in the middle of its work, with its next step; `queue`, once it's done with
+ * what it was given before.
+ *
+ * @category messages
+ * @since 0.1.0
+ */
+export const Delivery = Schema.Literals(["steer", "queue"])
+
+/** @category messages @since 0.1.0 */
+export type Delivery = typeof Delivery.Type
+
+/**
+ * What a host sent into the running turn with `SendMessage`. The turn isn't finished before the agent has it.
+ *
+ * @category messages
+ * @since 0.1.0
+ */
+export const UserMessage = part("user-message", { messageId: MessageId, prompt: Prompt, delivery: Delivery })
+
+/**
+ * The agent has that message: it took it while it worked, or it's given it now. Without this part at a turn's end, a
+ * queued message didn't reach the agent, and of one that steers it isn't known.
+ *
+ * @category messages
+ * @since 0.1.0
+ */
+export const UserMessageDelivered = part("user-message-delivered", { messageId: MessageId })
+
+/**
  * A file that the agent changed, with the change as a unified diff where the agent tells.
  *
  * @category agent
@@ -279,7 +310,7 @@ export const PartFragment = part("part-fragment", {
 
 /**
  * What an agent does, as its driver says it. The other parts are the bridge's: what hosts are asked in the agent's name,
- * their answers, and what becomes of the log.
+ * their answers, their messages, and what becomes of the log.
  *
  * @category parts
  * @since 0.1.0
@@ -324,6 +355,8 @@ export const KnownPart = Schema.Union([
   ToolApprovalResponse,
   Question,
   QuestionAnswer,
+  UserMessage,
+  UserMessageDelivered,
   TurnContinued,
   PartFragment
 ])

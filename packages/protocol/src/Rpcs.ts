@@ -9,8 +9,8 @@ import * as RpcGroup from "effect/unstable/rpc/RpcGroup"
 import { End, EndLine, ProcessInfo } from "./End.ts"
 import * as Failure from "./Failure.ts"
 import { HelloReply } from "./Hello.ts"
-import { SessionId, TurnId } from "./Id.ts"
-import { Decision, NumberedPart } from "./Part.ts"
+import { MessageId, SessionId, TurnId } from "./Id.ts"
+import { Decision, Delivery, NumberedPart } from "./Part.ts"
 import { Prompt, ResponseFormat, SessionOptions } from "./Session.ts"
 
 /**
@@ -36,6 +36,17 @@ export const maxStateBytes = 8 * 1024 * 1024
  * @since 0.1.0
  */
 export const maxStreams = 64
+
+/**
+ * How many messages of a turn may wait for its agent, and how many bytes of their JSON.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const maxWaitingMessages = 32
+
+/** @category constants @since 0.1.0 */
+export const maxWaitingBytes = 16 * 1024 * 1024
 
 /**
  * A batch of a turn's parts, all of one attempt: the lines of the turn's file, as JSON values.
@@ -214,6 +225,30 @@ export const Approve = Rpc.make("Approve", {
 })
 
 /** @category rpcs @since 0.1.0 */
+export const SendMessage = Rpc.make("SendMessage", {
+  payload: {
+    ...turn,
+    /** The host's id of the message, unique in the turn: a repeat is answered as the first call was. */
+    messageId: MessageId,
+    prompt: Prompt,
+    /** Absent, `steer` where the agent can be steered, otherwise `queue`. */
+    delivery: Schema.optional(Delivery)
+  },
+  success: Schema.Struct({ accepted: Schema.Literal(true), delivery: Delivery }),
+  error: Schema.Union([
+    ...common,
+    Failure.MessageConflict,
+    Failure.TooManyMessages,
+    Failure.TurnEnded,
+    Failure.SessionNotFound,
+    Failure.TurnNotFound,
+    Failure.SessionBusy,
+    Failure.Unsupported,
+    Failure.LogUnavailable
+  ])
+})
+
+/** @category rpcs @since 0.1.0 */
 export const Compact = Rpc.make("Compact", {
   payload: { ...session, instructions: Schema.optional(Schema.String) },
   success: Schema.Struct({ summary: Schema.optional(Schema.String) }),
@@ -266,7 +301,7 @@ export const DestroySession = Rpc.make("DestroySession", {
 })
 
 /**
- * The eleven procedures of a bridge.
+ * The twelve procedures of a bridge.
  *
  * @category rpcs
  * @since 0.1.0
@@ -279,6 +314,7 @@ export const Rpcs = RpcGroup.make(
   AbortTurn,
   SubmitToolResult,
   Approve,
+  SendMessage,
   Compact,
   ReadState,
   StopSession,

@@ -153,6 +153,15 @@ export const Prompt = Schema.NonEmptyArray(PromptPart)
 export type Prompt = typeof Prompt.Type
 
 /**
+ * Whether a prompt holds an image.
+ *
+ * @category guards
+ * @since 0.1.0
+ */
+export const hasImage = (prompt: Prompt): boolean =>
+  prompt.some((part) => part.type === "file" && part.mediaType.startsWith("image/"))
+
+/**
  * The form of the turn's answer: JSON that fits a JSON Schema.
  *
  * @category schemas

@@ -148,6 +148,18 @@ export interface AgentSession {
    */
   readonly run: (turn: Turn) => Effect.Effect<Finished, TurnFailed | Bridge.ContextLost | Bridge.DriverError>
   /**
+   * Hands a host's message to the agent that works on `run`, for its next step; with the capability `steering`. The
+   * driver says `delivered` when the agent has taken it. What it hasn't by the time that `run` returns it must not take
+   * any more: the bridge makes it the next prompt, see `Turn.message`. So a driver that told the agent stays in `run`
+   * until that has taken it. Fails, or returns, where it can't be told now.
+   */
+  readonly steer?:
+    | ((message: {
+      readonly messageId: Bridge.MessageId
+      readonly prompt: Bridge.Prompt
+    }) => Effect.Effect<void, TurnFailed | Bridge.DriverError>)
+    | undefined
+  /**
    * Asks the agent to stop the running turn; `run` then returns or fails soon, with whatever: the end is `aborted`.
    * After 2 s, or when `run` has ended, the bridge ends the session's processes, the agent included, so an agent may
    * be found gone at the next `run` and is then started again.
@@ -173,6 +185,8 @@ export interface PreviousAttempts {
   readonly turn: Bridge.TurnId
   /** The attempt that is about to start, at least 2. */
   readonly attempt: number
+  /** The messages that hosts have sent into the turn. */
+  readonly messages: ReadonlyArray<Bridge.MessageId>
   /**
    * The turn's parts so far in their order, fragments put together, those that an earlier continuation voided left
    * out.
@@ -193,6 +207,11 @@ export interface Reconciled {
   readonly recovered: ReadonlyArray<Bridge.AgentPart>
   /** Whether the conversation holds the turn's prompt: then a nudge is sent, never the prompt again. */
   readonly prompted: boolean
+  /**
+   * Which messages the conversation holds: the others are handed over again. Absent where the driver can't tell: those
+   * count as held then that the agent was given. A driver with `steer` must tell.
+   */
+  readonly messages?: ReadonlySet<Bridge.MessageId> | undefined
   /** Told to readers where the agent can't say what it finished. */
   readonly notice?: string | undefined
 }
@@ -208,6 +227,11 @@ export interface Turn {
   readonly attempt: number
   /** The prompt; absent only in a continued attempt whose conversation holds it. */
   readonly prompt: ReadonlyArray<Bridge.PromptPart>
+  /**
+   * Set where the prompt is a message that a host sent into the turn, and which the agent hasn't taken while it worked:
+   * `run` is called with it once it has returned for what came before, in the same attempt and conversation.
+   */
+  readonly message?: Bridge.MessageId | undefined
   /** Set in a continued attempt: send a nudge where `prompted`, otherwise the prompt. */
   readonly continued?: Reconciled | undefined
   readonly model?: string | undefined
@@ -263,6 +287,8 @@ export interface Turn {
     readonly questions: (typeof Bridge.Question.Type)["questions"]
     readonly parent?: string | undefined
   }) => Effect.Effect<{ readonly answer: Schema.Json; readonly isFailure: boolean }>
+  /** The agent has taken a message that `steer` handed over; to be said before what it does about it is emitted. */
+  readonly delivered: (messageId: Bridge.MessageId) => Effect.Effect<void>
 }
 
 /**
@@ -326,5 +352,6 @@ export const noCapabilities: Bridge.Capabilities = {
   structuredOutput: false,
   mcpServers: false,
   effort: false,
-  usage: false
+  usage: false,
+  steering: false
 }

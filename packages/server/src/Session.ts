@@ -20,6 +20,7 @@ import * as SessionFile from "./internal/sessionFile.ts"
 import * as SessionLookup from "./internal/sessionLookup.ts"
 import { optionDigests, sessionDirectory } from "./internal/sessionOptions.ts"
 import * as TurnAnswers from "./internal/turnAnswers.ts"
+import * as TurnMessages from "./internal/turnMessages.ts"
 import * as TurnReads from "./internal/turnReads.ts"
 import * as TurnStarts from "./internal/turnStarts.ts"
 import type { ReadEvent } from "./TurnLog.ts"
@@ -41,6 +42,7 @@ export interface Session {
   readonly abortTurn: Command<typeof Bridge.AbortTurn>
   readonly submitToolResult: Command<typeof Bridge.SubmitToolResult>
   readonly approve: Command<typeof Bridge.Approve>
+  readonly sendMessage: Command<typeof Bridge.SendMessage>
   readonly compact: Command<typeof Bridge.Compact>
   readonly readState: Command<typeof Bridge.ReadState>
   readonly stopSession: Command<typeof Bridge.StopSession>
@@ -315,6 +317,7 @@ export const make = Effect.fnUntraced(function*(
 
   return {
     ...TurnAnswers.make(core, lookup),
+    sendMessage: TurnMessages.make(context, core, lookup),
     startSession,
     startTurn: TurnStarts.make(context, core, lookup),
     readTurn: yield* TurnReads.make(context, core, lookup),

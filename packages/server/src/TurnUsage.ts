@@ -35,7 +35,9 @@ const idleParts: ReadonlySet<string> = new Set([
   "notice",
   "raw",
   "tool-approval-response",
-  "question-answer"
+  "question-answer",
+  "user-message",
+  "user-message-delivered"
 ])
 
 /**

@@ -110,6 +110,10 @@ export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Loo
           ? style.red(`  not answered: ${cut(Values.answer(part.answer), room - 16)}`)
           : style.green(`  answered: ${cut(Values.answer(part.answer), room - 12)}`)
       )
+    case "user-message":
+      return lines(...message(part, look, room))
+    case "user-message-delivered":
+      return lines(style.dim(`« the agent has message ${oneLine(part.messageId)}`))
     case "file-change":
       return lines(...change(part, look, room))
     case "file":
@@ -169,6 +173,16 @@ const result = (part: typeof Bridge.ToolResult.Type, { style }: Look, room: numb
   return [`  ${part.isFailure ? style.red("✗") : style.green("✓")} ${dress(first)}`.trimEnd()].concat(
     rest.map((line) => dress(`    ${line}`))
   )
+}
+
+const message = (
+  { delivery, messageId, prompt }: typeof Bridge.UserMessage.Type,
+  { style }: Look,
+  room: number
+): ReadonlyArray<string> => {
+  const text = prompt.map((part) => part.type === "text" ? part.text : `[${part.fileName ?? part.mediaType}]`).join(" ")
+  const title = cut(`« message ${messageId}${delivery === "queue" ? ", for later" : ""}`, room)
+  return [style.cyan(title), ...firstLines(text, maxResultLines, room - 2).map((line) => `  ${line}`)]
 }
 
 const change = (part: typeof Bridge.FileChange.Type, look: Look, room: number): ReadonlyArray<string> => {

@@ -2,9 +2,11 @@
  * Makes turns.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
+import { MessageId } from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
@@ -145,6 +147,16 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
         isAborted = true
         return owner.need((commands) => commands.AbortTurn({ ...key, ...options }))
       }),
+    send: Effect.fnUntraced(function*(prompt, { delivery, messageId } = {}) {
+      // Chosen once: a repeat after a lost reply is the same message.
+      const message = {
+        ...key,
+        messageId: messageId ?? (yield* randomId),
+        prompt: typeof prompt === "string" ? [{ type: "text", text: prompt }] as const : prompt,
+        ...(delivery === undefined ? {} : { delivery })
+      }
+      return (yield* owner.answer((commands) => commands.SendMessage(message))).delivery
+    }),
     approve: (approval) => Effect.asVoid(owner.answer((commands) => commands.Approve({ ...key, ...approval }))),
     answer: ({ id, isFailure = false, result }) =>
       Effect.asVoid(
@@ -152,6 +164,11 @@ export const make = (owner: Owner, turn: Bridge.TurnId, policy: Turn.Policy, sta
       )
   }
 }
+
+const randomId = Effect.map(
+  Effect.all(Array.from({ length: 4 }, () => Random.nextIntBetween(0, 0xffffffff))),
+  (numbers) => MessageId.make(numbers.map((number) => number.toString(16).padStart(8, "0")).join(""))
+)
 
 /** Answers the turn's calls and requests until its end, in a fiber of the client. */
 export const serve = Effect.fnUntraced(function*(

@@ -61,6 +61,7 @@ export interface Handlers {
   readonly AbortTurn: Handler<typeof Bridge.AbortTurn>
   readonly SubmitToolResult: Handler<typeof Bridge.SubmitToolResult>
   readonly Approve: Handler<typeof Bridge.Approve>
+  readonly SendMessage: Handler<typeof Bridge.SendMessage>
   readonly Compact: Handler<typeof Bridge.Compact>
   readonly ReadState: Handler<typeof Bridge.ReadState>
   readonly StopSession: Handler<typeof Bridge.StopSession>
@@ -211,6 +212,7 @@ export const make = Effect.fnUntraced(function*(
     AbortTurn: (payload) => carryOut(inSession(payload, (session) => session.abortTurn(payload))),
     SubmitToolResult: (payload) => carryOut(inSession(payload, (session) => session.submitToolResult(payload))),
     Approve: (payload) => carryOut(inSession(payload, (session) => session.approve(payload))),
+    SendMessage: (payload) => carryOut(inSession(payload, (session) => session.sendMessage(payload))),
     Compact: (payload) => carryOut(inSession(payload, (session) => session.compact(payload))),
     ReadState: (payload) => carryOut(inSession(payload, (session) => session.readState(payload))),
     StopSession: (payload) =>

@@ -52,10 +52,11 @@ export const make = ({ calls, context, options: given, session }: {
 
   // What a driver gives can be called without care.
   const guard = (agent: AgentSession): AgentSession => {
-    const { compact, readState, reconcile } = agent
+    const { compact, readState, reconcile, steer } = agent
     return {
       conversation: agent.conversation,
       run: (turn) => agent.run(turn),
+      steer,
       interrupt: agent.interrupt,
       reconcile: reconcile === undefined
         ? undefined

@@ -12,12 +12,14 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import type { AgentSession, Finished, Reconciled, Turn, TurnFailed } from "../Driver.ts"
+import type { AgentSession, Finished, Reconciled, Turn } from "../Driver.ts"
 import type { Redaction } from "../Redaction.ts"
 import type { Ended, Supervisor } from "../Supervisor.ts"
 import type { TurnLog, WriteFailure } from "../TurnLog.ts"
 import type { TurnUsage } from "../TurnUsage.ts"
 import * as Answers from "./answers.ts"
+import type { Messages } from "./messages.ts"
+import * as TurnWork from "./turnWork.ts"
 
 /** Why an attempt is aborted. */
 export interface Abort {
@@ -34,6 +36,8 @@ export interface RunningTurn {
   readonly turn: Bridge.TurnId
   readonly attempt: number
   readonly answers: Answers.Answers
+  readonly messages: Messages
+  readonly send: TurnWork.TurnWork["send"]
   /** Asks for the end; the first reason counts. */
   readonly abort: (abort: Abort) => Effect.Effect<void>
   /** Waits for the end, which is in the log by then, or can't be written. */
@@ -47,6 +51,7 @@ export interface Options {
   readonly supervisor: Supervisor
   readonly log: TurnLog
   readonly answers: Answers.Answers
+  readonly messages: Messages
   readonly redaction: Redaction
   readonly usage: TurnUsage
   readonly continued: Reconciled | undefined
@@ -76,11 +81,9 @@ const leaveAfter = Duration.seconds(1)
 // What comes first.
 type Conclusion =
   | { readonly _tag: "Finished"; readonly finished: Finished }
-  | { readonly _tag: "Failed"; readonly cause: Cause.Cause<RunFailure> }
+  | { readonly _tag: "Failed"; readonly cause: Cause.Cause<TurnWork.RunFailure> }
   | { readonly _tag: "Aborted"; readonly abort: Abort }
   | { readonly _tag: "NotWritten"; readonly failure: WriteFailure }
-
-type RunFailure = TurnFailed | Bridge.ContextLost | Bridge.DriverError
 
 const nothingEnded: Ended = { ended: [], left: [] }
 
@@ -96,7 +99,7 @@ const isEnd = Schema.is(Bridge.End)
 
 /** Starts the attempt in the given scope, whose closing must be preceded by `abort` and `outcome`. */
 export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<RunningTurn, never, Scope.Scope> {
-  const { agent, answers, log, redaction, supervisor, usage } = options
+  const { agent, answers, log, messages, redaction, supervisor, usage } = options
   const scope = yield* Effect.scope
   const aborted = Deferred.makeUnsafe<Abort>()
   const ended = Deferred.makeUnsafe<Outcome>()
@@ -242,10 +245,12 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     emit,
     callHostTool,
     requestApproval,
-    ask
+    ask,
+    delivered: (message) => messages.delivered(message, write)
   }
 
-  const agentFiber = yield* Effect.forkIn(Effect.suspend(() => agent.run(turn)), scope)
+  const work = yield* TurnWork.make({ agent, messages, isAborted: () => Deferred.isDoneUnsafe(aborted) })
+  const agentFiber = yield* Effect.forkIn(Effect.suspend(() => work.run(turn)), scope)
 
   // Lets the agent stop by itself for a while, then ends its processes, then the driver. Neither asking it nor
   // interrupting it may wait longer: a driver that hangs is left behind in the scope.
@@ -340,6 +345,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
 
   const toTheEnd = Effect.gen(function*() {
     const came = yield* first
+    messages.close()
     // What aborted the attempt while its agent was at it counts, however soon the agent was done.
     const conclusion = Deferred.isDoneUnsafe(aborted)
       ? { _tag: "Aborted" as const, abort: yield* Deferred.await(aborted) }
@@ -357,6 +363,8 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     turn: options.turn,
     attempt: options.attempt,
     answers,
+    messages,
+    send: work.send,
     abort,
     outcome: Deferred.await(ended)
   }
@@ -385,7 +393,7 @@ const stepBeginnings: ReadonlySet<string> = new Set([
 const driverBroke = (cause: Cause.Cause<unknown>): string => `The driver broke: ${String(Cause.squash(cause))}`
 
 const failureOf = (
-  cause: Cause.Cause<RunFailure>
+  cause: Cause.Cause<TurnWork.RunFailure>
 ): { readonly kind: Bridge.FailureKind; readonly message: string } => {
   const error = Option.getOrUndefined(Cause.findErrorOption(cause))
   switch (error?._tag) {

@@ -7,6 +7,7 @@ import * as Answers from "./answers.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import type { EarlierTurns } from "./earlierTurns.ts"
 import type { Holding, OpenLog } from "./holding.ts"
+import * as Messages from "./messages.ts"
 import type { SessionCore } from "./sessionCore.ts"
 import type { SessionFile } from "./sessionFile.ts"
 
@@ -70,6 +71,16 @@ export const make = (context: BridgeContext, core: SessionCore) => {
         append: opened.log.appendSynced,
         // Only what comes piece by piece is held back.
         redact: (answer) => redaction.apply(answer)[0] as Answers.Answer
+      })
+    },
+
+    /** A turn's table of what hosts sent, with nothing in it. */
+    messagesOf: ({ log }: OpenLog) => {
+      const redaction = core.redaction()
+      return Messages.make({
+        turn: log.turn,
+        append: log.appendSynced,
+        redact: (message) => redaction.apply(message)[0] as typeof message
       })
     },
 

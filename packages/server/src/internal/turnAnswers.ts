@@ -4,49 +4,20 @@
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as Stream from "effect/Stream"
 import type { Session } from "../Session.ts"
 import type * as Answers from "./answers.ts"
-import type { Running, SessionCore } from "./sessionCore.ts"
+import type { SessionCore } from "./sessionCore.ts"
 import type { SessionLookup } from "./sessionLookup.ts"
-import { scan } from "./turnScan.ts"
-
-interface Found {
-  readonly answers: Answers.Answers
-  readonly running: Running | undefined
-  readonly end: Bridge.End | undefined
-}
+import * as TurnTables from "./turnTables.ts"
 
 const accepted = { accepted: true as const }
 
 export const make = (core: SessionCore, lookup: SessionLookup): Pick<Session, "approve" | "submitToolResult"> => {
-  const { answersOf, earlierEnd, heldOrBusy, latestStatus, requireFile } = lookup
-
-  // The table of the latest turn's questions and answers: the running turn's, or what its log says.
-  const findAnswers = Effect.fnUntraced(function*(turn: Bridge.TurnId) {
-    const file = yield* requireFile
-    const running = core.running()
-    if (running !== undefined && running.turn === turn) {
-      return { answers: running.answers, running, end: undefined } satisfies Found
-    }
-    const over = yield* earlierEnd(file, turn)
-    if (over !== undefined) return yield* new Bridge.TurnEnded({ turn, end: over })
-    const holding = yield* heldOrBusy
-    const opened = holding.log()!
-    const { end } = yield* latestStatus(holding)
-    const answers = answersOf(opened)
-    yield* Stream.runForEachArray(
-      scan(opened.log),
-      (parts) => Effect.sync(() => parts.forEach(({ part }) => answers.observe(part)))
-    ).pipe(
-      Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message }))
-    )
-    return { answers, running: undefined, end } satisfies Found
-  })
+  const findTables = (turn: Bridge.TurnId) => TurnTables.find(core, lookup, turn)
 
   const give = Effect.fnUntraced(function*(
     turn: Bridge.TurnId,
-    { answers, end, running }: Found,
+    { answers, end, running }: TurnTables.TurnTables,
     kind: Answers.AskedKind,
     askedId: string,
     answer: Answers.Answer
@@ -72,7 +43,7 @@ export const make = (core: SessionCore, lookup: SessionLookup): Pick<Session, "a
     core.queue.run(
       { name: "other" },
       Effect.gen(function*() {
-        const found = yield* findAnswers(turn)
+        const found = yield* findTables(turn)
         const call = found.answers.get("tool", toolCallId)
         if (call !== undefined) {
           return yield* give(turn, found, "tool", toolCallId, {
@@ -101,7 +72,7 @@ export const make = (core: SessionCore, lookup: SessionLookup): Pick<Session, "a
     core.queue.run(
       { name: "other" },
       Effect.gen(function*() {
-        const found = yield* findAnswers(turn)
+        const found = yield* findTables(turn)
         if (found.answers.get("approval", approvalId) === undefined) {
           return yield* new Bridge.ApprovalNotFound({ turn, approvalId })
         }

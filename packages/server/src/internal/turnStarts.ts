@@ -19,7 +19,7 @@ import { scan } from "./turnScan.ts"
 
 export const make = (context: BridgeContext, core: SessionCore, lookup: SessionLookup): Session["startTurn"] => {
   const { driver } = context
-  const { answersOf, heldOrBusy, latestStatus, requireFile, unsupported } = lookup
+  const { answersOf, heldOrBusy, latestStatus, messagesOf, requireFile, unsupported } = lookup
   const { id } = core
 
   const startTurn: Session["startTurn"] = (payload) =>
@@ -37,8 +37,9 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
       return yield* unsupported("structuredOutput")
     }
     if (payload.effort !== undefined && !driver.capabilities.effort) return yield* unsupported("effort")
-    const hasImage = payload.prompt?.some((part) => part.type === "file" && part.mediaType.startsWith("image/"))
-    if (hasImage === true && !driver.capabilities.images) return yield* unsupported("images")
+    if (payload.prompt !== undefined && Bridge.hasImage(payload.prompt) && !driver.capabilities.images) {
+      return yield* unsupported("images")
+    }
     const holding = yield* heldOrBusy
     if (file.latest?.turn === payload.turn) return yield* repeatTurn(payload, holding)
     return yield* newTurn(payload, holding, file)
@@ -101,6 +102,7 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
         aborted,
         log: opened.log,
         answers: answersOf(opened),
+        messages: messagesOf(opened),
         usage: TurnUsage.make(),
         continued: undefined
       })
@@ -148,12 +150,24 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
     const { log } = opened
     // An agent of the attempt before would write the same conversation.
     yield* holding.supervisor.endAll
+    const answers = answersOf(opened)
+    const messages = messagesOf(opened)
+    const usage = TurnUsage.make()
+    yield* Stream.runForEachArray(scan(log), (parts) =>
+      Effect.sync(() => {
+        for (const numbered of parts) {
+          usage.add(numbered.part)
+          answers.observe(numbered.part)
+          messages.observe(numbered)
+        }
+      })).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
     const reconcile = Effect.gen(function*() {
       const agent = yield* core.openAgent(holding)
       if (agent.reconcile === undefined) return yield* unsupported("continuation")
       const reconciled = yield* agent.reconcile({
         turn: payload.turn,
         attempt,
+        messages: messages.ids(),
         parts: Stream.mapError(
           log.parts,
           (error) => new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem: error.message })
@@ -167,15 +181,6 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
     }
     // What wasn't compared counts until it is, by the next attempt.
     const keep = ready === undefined ? (yield* log.status).next - 1 : ready.reconciled.keep
-    const answers = answersOf(opened)
-    const usage = TurnUsage.make()
-    yield* Stream.runForEachArray(scan(log), (parts) =>
-      Effect.sync(() => {
-        for (const { part } of parts) {
-          usage.add(part)
-          answers.observe(part)
-        }
-      })).pipe(Effect.mapError((error) => new Bridge.LogUnavailable({ problem: error.message })))
     const begin = Effect.gen(function*() {
       yield* holding.save(({ latest, ...current }) => {
         const { end: _, ...again } = latest!
@@ -185,7 +190,13 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
       const continued = { type: "turn-continued", attempt, keep } as const
       usage.add(continued)
       answers.observe(continued)
-      if (ready !== undefined) yield* logRecovered(log, ready.reconciled, usage)
+      messages.observe({ n: from, part: continued })
+      if (ready !== undefined) {
+        yield* logRecovered(log, ready.reconciled, usage)
+        for (const part of messages.carriedOn(ready.reconciled.messages)) {
+          messages.observe({ n: yield* log.append(part), part })
+        }
+      }
       yield* core.run(holding, {
         ...turnOptions(payload, holding),
         attempt,
@@ -193,6 +204,7 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
         aborted,
         log,
         answers,
+        messages,
         usage,
         continued: ready?.reconciled
       })
