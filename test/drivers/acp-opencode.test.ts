@@ -3,6 +3,7 @@
  */
 import { assert } from "@effect/vitest"
 import * as Acp from "@gangway/drivers/Acp"
+import { noCapabilities } from "@gangway/server/Driver"
 import { Effect, FileSystem, Redacted } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { driverConformance } from "../conformance/driver.ts"
@@ -44,21 +45,14 @@ const opencode: Profile = {
       }
     }).pipe(Effect.provide(Loopback.layer)),
   capabilities: {
+    ...noCapabilities,
     reasoning: true,
-    toolParams: false,
     hostTools: true,
     approvals: true,
-    questions: false,
     images: true,
     fileChanges: true,
-    compaction: false,
     continuation: true,
-    state: false,
-    structuredOutput: false,
-    mcpServers: true,
-    effort: false,
-    usage: false,
-    steering: false
+    mcpServers: true
   },
   shell: "bash",
   hostTool: (name) => `host_${name}`,

@@ -4,6 +4,7 @@
  */
 import { assert } from "@effect/vitest"
 import * as Acp from "@gangway/drivers/Acp"
+import { noCapabilities } from "@gangway/server/Driver"
 import { Effect, Fiber, FileSystem, Redacted } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { makeLog, partsOf, textOf } from "../../packages/drivers/test/fixtures/turns.ts"
@@ -18,21 +19,10 @@ type Agent = Pick<Profile, "name" | "agent" | "make" | "capabilities" | "shell">
 }
 
 const capabilities = {
+  ...noCapabilities,
   reasoning: true,
-  toolParams: false,
-  hostTools: false,
   approvals: true,
-  questions: false,
-  images: false,
-  fileChanges: true,
-  compaction: false,
-  continuation: false,
-  state: false,
-  structuredOutput: false,
-  mcpServers: false,
-  effort: false,
-  usage: false,
-  steering: false
+  fileChanges: true
 }
 
 const settings = (path: string, selectedType: string) =>

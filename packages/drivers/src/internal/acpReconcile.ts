@@ -158,8 +158,8 @@ const heldOf = (
 ): ReadonlyArray<Bridge.AgentPart> | undefined => {
   const told = replay.told()
   const since = place?.id === turn ? told.filter(({ index }) => index >= place.before) : []
-  // An agent may have put messages of its own between; what it was told last comes first.
-  const start = since.findLastIndex(({ texts }) => texts.includes(place!.text))
+  // An agent may have put messages of its own before it.
+  const start = since.findIndex(({ texts }) => texts.includes(place!.text))
   const found = start < 0 ? since : since.slice(start)
   if (found.length > 0) return found.flatMap(partsOf)
   // It may have fewer messages than it was sent, after it has summed them up.

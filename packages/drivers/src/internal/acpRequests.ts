@@ -24,8 +24,6 @@ export interface Work {
   readonly stopped: Deferred.Deferred<void>
   /** Whether the agent has the prompt: what it tells is of this turn. */
   sent: boolean
-  /** How many questions the agent had. */
-  asked: number
 }
 
 /** How often and how long something is looked for that comes by another way. */
@@ -34,6 +32,8 @@ const often = Schedule.spaced("10 millis")
 export const make = Effect.fnUntraced(function*(directory: string) {
   const context = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
   const lock = yield* Semaphore.make(1)
+  /** How much the agent has asked for: a turn may be several prompts. */
+  let count = 0
 
   /** Tells parts, one after the other, whoever has something to tell. */
   const emit = (work: Work, make: () => ReadonlyArray<Bridge.AgentPart>) =>
@@ -53,7 +53,7 @@ export const make = Effect.fnUntraced(function*(directory: string) {
     })
     const { call, name } = asked!
     const approval = yield* Effect.provideContext(Permission.approval(call, name, directory), context)
-    const approvalId = `${work.turn.attempt}-${++work.asked}-${toolCallId}`
+    const approvalId = `${work.turn.attempt}-${++count}-${toolCallId}`
     return yield* Effect.raceFirst(
       Effect.map(
         work.turn.requestApproval({ ...approval, approvalId }),
@@ -69,7 +69,7 @@ export const make = Effect.fnUntraced(function*(directory: string) {
       Effect.repeat({ schedule: often, until: (id) => id !== undefined }),
       Effect.timeoutOption("2 seconds")
     )
-    const id = Option.getOrUndefined(told) ?? `host-${work.turn.attempt}-${++work.asked}`
+    const id = Option.getOrUndefined(told) ?? `host-${work.turn.attempt}-${++count}`
     yield* emit(work, () => work.parts.takeHostCall(id))
     return yield* Effect.raceFirst(
       work.turn.callHostTool({ id, name, params }),

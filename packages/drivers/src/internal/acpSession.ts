@@ -288,7 +288,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         resources: promptCapabilities?.embeddedContext === true
       }, surroundings.instructions === undefined && prompts === 0 ? options.instructions : undefined)
     const { id } = conversation!
-    if (!isNudge) {
+    // What a host sends into the turn later doesn't move its beginning.
+    if (!isNudge && (turn.continued !== undefined || conversation!.turn?.id !== turn.turn)) {
       const text = turn.prompt.find((part) => part.type === "text")?.text ?? ""
       const place = { id: turn.turn, before: prompts, text: Conversation.fingerprint(text) }
       yield* save({ id, directory: fingerprint, turn: place })
@@ -332,8 +333,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       parts: makeParts({ ...partsOptions, prompt: prompts }),
       done: Deferred.makeUnsafe(),
       stopped: Deferred.makeUnsafe(),
-      sent: false,
-      asked: 0
+      sent: false
     }
     work = current
     yield* Effect.addFinalizer(() =>
