@@ -26,6 +26,9 @@ const platform = /^(node:|bun$|bun:|@effect\/platform-)/
 /** What only a bridge program on Bun may load, and nothing that is loaded with the rest of its package. */
 const kernel = { module: "packages/server/src/Kernel.ts", folder: "packages/server/src/internal/kernel/" }
 
+/** What only Node and Bun may load: the client without Effect, for whom nobody chooses a platform. */
+const plain = { module: "packages/client/src/Promise.ts", folder: "packages/client/src/internal/promise/" }
+
 const mayKnow = (from: string, to: string): boolean => arrows[from]?.includes(to) ?? Object.hasOwn(arrows, to)
 
 /** What is wrong with an import of `specifier` in the file at `path`, if anything is. */
@@ -44,6 +47,10 @@ const judge = (path: string, specifier: string): string | undefined => {
     if (!inside && (target === kernel.module || target.startsWith(kernel.folder))) {
       return `${specifier} is for programs on Bun: nothing else of ${from} loads it`
     }
+    const isPlain = path === plain.module || path.startsWith(plain.folder)
+    if (!isPlain && (target === plain.module || target.startsWith(plain.folder))) {
+      return `${specifier} is for Node and Bun: nothing else of ${from} loads it`
+    }
     return undefined
   }
   if (specifier.startsWith(scope)) {
@@ -55,7 +62,9 @@ const judge = (path: string, specifier: string): string | undefined => {
     }
     if (rest.includes("internal")) return `${specifier} is private to ${to}`
   }
-  if (portable.includes(from) && platform.test(specifier)) return `${from} runs everywhere: no ${specifier}`
+  if (portable.includes(from) && platform.test(specifier) && path !== `${plain.folder}platform.ts`) {
+    return `${from} runs everywhere: no ${specifier}`
+  }
   return undefined
 }
 

@@ -12,6 +12,7 @@ import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as Tool from "effect/unstable/ai/Tool"
 import type * as Toolkit from "effect/unstable/ai/Toolkit"
+import { describe, failed, toJson } from "./internal/toolOutcome.ts"
 
 /**
  * A call of a host tool.
@@ -99,12 +100,10 @@ export const fromToolkit = <Tools extends Record<string, Tool.Any>, E, R>(
     }
   })
 
-const failed = (problem: string): Outcome => ({ result: `The tool failed: ${problem}.`, isFailure: true })
-
 const failure = (tool: Tool.Any | undefined, cause: Cause.Cause<unknown>): Effect.Effect<Outcome> => {
   if (Cause.hasInterruptsOnly(cause)) return Effect.failCause(cause as Cause.Cause<never>)
   const error = Cause.squash(cause)
-  const message = Effect.succeed(failed(error instanceof Error ? error.message : String(error)))
+  const message = Effect.succeed(failed(describe(error)))
   if (tool === undefined || Option.isNone(Cause.findErrorOption(cause))) return message
   // A failure that the tool declares is told as it declares it.
   const encode = Schema.encodeUnknownEffect(Tool.failureResultSchema(tool)) as (
@@ -115,6 +114,3 @@ const failure = (tool: Tool.Any | undefined, cause: Cause.Cause<unknown>): Effec
     Effect.catch(() => message)
   )
 }
-
-// Results are encoded by their schemas, which may leave what JSON hasn't, such as `undefined`.
-const toJson = (value: unknown): Schema.Json => JSON.parse(JSON.stringify(value) ?? "null")
