@@ -87,6 +87,27 @@ describe("a session's file", () => {
       yield* eventually("the end of its activity", Effect.map(read, ({ active }) => active === false))
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 
+  it.live("that couldn't be written as a turn's agent started has a later bridge look for that all the same", () =>
+    Effect.gen(function*() {
+      const { connect, file, fs, read, start } = yield* world
+      const puppet = Puppet.make({ hi: Puppet.says("hello") })
+      yield* Effect.scoped(Effect.gen(function*() {
+        const client = yield* connect(puppet)
+        yield* client.StartSession(start)
+        yield* client.StartTurn({ session, turn, prompt: [{ type: "text", text: "hi" }] })
+        yield* Stream.runDrain(client.ReadTurn({ session, turn, from: 1 }))
+      }))
+      const { latest, ...before } = yield* read
+      const agent = spawn("sleep", ["1007"], { stdio: "ignore", env: { ...process.env, [markerName]: before.marker } })
+      const left = () => marked(markerName, before.marker)
+      yield* Effect.addFinalizer(() => Effect.sync(() => killAll(left())))
+      yield* eventually("the agent's start", Effect.sync(() => left().includes(agent.pid!)))
+      const unfinished = { ...before, active: false, latest: { turn: latest.turn, attempt: latest.attempt } }
+      yield* fs.writeFileString(file, JSON.stringify(unfinished))
+      yield* connect(puppet)
+      yield* eventually("the agent's end", Effect.sync(() => left().length === 0))
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
   it.live("that's damaged is told so, and can be destroyed with all that it still names", () =>
     Effect.gen(function*() {
       const { connect, file, fs, read, start } = yield* world
@@ -160,6 +181,28 @@ describe("a session's file", () => {
         yield* client.DestroySession({ session })
         assert.isFalse(yield* fs.exists(earlier))
       }))
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("can be destroyed with all that's beside it, whatever has the place of that", () =>
+    Effect.gen(function*() {
+      for (const name of [`turns/${turn}.ndjson`, "earlier.ndjson", "reserve", "request.json"]) {
+        const { connect, file, fs, start } = yield* world
+        const puppet = Puppet.make({ hi: Puppet.says("hello") })
+        yield* Effect.scoped(Effect.gen(function*() {
+          const client = yield* connect(puppet)
+          yield* client.StartSession(start)
+          yield* client.StartTurn({ session, turn, prompt: [{ type: "text", text: "hi" }] })
+          yield* Stream.runDrain(client.ReadTurn({ session, turn, from: 1 }))
+        }))
+        const directory = file.slice(0, file.lastIndexOf("/"))
+        yield* fs.remove(`${directory}/${name}`, { force: true })
+        yield* fs.makeDirectory(`${directory}/${name}/full`, { recursive: true })
+        yield* Effect.scoped(Effect.gen(function*() {
+          const client = yield* connect(puppet)
+          assert.deepStrictEqual(yield* client.DestroySession({ session }), { ended: [], left: [] }, name)
+          assert.isFalse(yield* fs.exists(directory))
+        }))
+      }
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 
   it.live("that holds nothing of a session can be destroyed", () =>

@@ -193,8 +193,10 @@ export const load = Effect.fnUntraced(function*(options: {
     }),
     scope
   )
-  // Until they're ended, a later bridge must look for them too.
-  const reaping = file?.active !== true ? undefined : yield* Effect.forkIn(
+  // Until they're ended, a later bridge must look for them too. Of a turn without an end there may be some in any case:
+  // where the disk was full when they started, the file doesn't say so.
+  const mayRun = file !== undefined && (file.active || (file.latest !== undefined && file.latest.end === undefined))
+  const reaping = !mayRun ? undefined : yield* Effect.forkIn(
     Effect.andThen(supervisor.endAll, note((current) => ({ ...current, active: false }))),
     scope
   )
@@ -215,7 +217,11 @@ export const load = Effect.fnUntraced(function*(options: {
           known: { attempt: latest.attempt, end: latest.end },
           ...logOptions
         })
+      ).pipe((opening) =>
+        options.toDestroy ? Effect.catchTag(opening, "LogUnavailable", () => Effect.undefined) : opening
       )
+    }
+    if (latest !== undefined && log !== undefined) {
       const { attempt, begun, end } = yield* log.log.status
       if (latest.end === undefined || attempt !== latest.attempt) {
         const established = file.established || begun
