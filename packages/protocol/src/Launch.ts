@@ -40,14 +40,13 @@ const expectations = {
   maxTurnBytes: "a whole number of bytes, at least 1048576"
 }
 
-const text = (expected: string, isRight: (value: string) => boolean) =>
-  Schema.String.check(Schema.makeFilter((value) => isRight(value) || expected, { expected }))
+const matching = (expected: string, pattern: RegExp) => Schema.String.check(Schema.isPattern(pattern, { expected }))
 
-const absolutePath = text(expectations.stateDirectory, (path) => path.startsWith("/") && !path.includes("\0"))
+const absolutePath = matching(expectations.stateDirectory, /^\/[^\0]*$/)
 
-const token = text(expectations.token, (value) => /^[\x21-\x7e]{32,4096}$/.test(value))
+const token = matching(expectations.token, /^[\x21-\x7e]{32,4096}$/)
 
-const launchNonce = text(expectations.launch, (value) => /^[A-Za-z0-9_-]{8,64}$/.test(value))
+const launchNonce = matching(expectations.launch, /^[A-Za-z0-9_-]{8,64}$/)
 
 const someTime = Schema.DurationFromString.check(
   Schema.makeFilter((duration) => Duration.toMillis(duration) > 0 || expectations.idleTimeout, {
@@ -65,12 +64,11 @@ const isHostname = (value: string): boolean => {
   return labels.length === 4 && labels.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) <= 255)
 }
 
-const hostname = text(expectations.hostname, isHostname)
-
-const origin = text(
-  "a web origin",
-  (value) => value === "null" || /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+$/.test(value)
+const hostname = Schema.String.check(
+  Schema.makeFilter((value) => isHostname(value) || expectations.hostname, { expected: expectations.hostname })
 )
+
+const origin = matching("a web origin", /^(null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/)
 
 /**
  * The agent's options: `agent` names the driver, `agentUser` the user of the sandbox that the agent runs as, by name or

@@ -402,7 +402,11 @@ export interface UnknownPart {
 
 /** @category parts @since 0.1.0 */
 export const UnknownPart = Schema.StructWithRest(
-  Schema.Struct({ type: Schema.String.check(Schema.makeFilter((type) => !knownTypes.has(type))) }),
+  Schema.Struct({
+    type: Schema.String.check(Schema.makeFilter((type) => !knownTypes.has(type), {
+      toJsonSchema: () => ({ not: { enum: [...knownTypes] } })
+    }))
+  }),
   [Schema.JsonObject]
 ) as unknown as Schema.Codec<UnknownPart, Schema.JsonObject>
 

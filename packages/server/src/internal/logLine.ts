@@ -11,7 +11,8 @@ import { LineIndex } from "./lineIndex.ts"
 /** The newest format of a turn's file that this version knows. */
 export const format = 1
 
-const Header = Schema.Struct({
+/** The first line of a file. */
+export const Header = Schema.Struct({
   format: Schema.Literal(format),
   turn: Bridge.TurnId,
   prompt: Schema.String,
