@@ -35,6 +35,7 @@ import {
   waitForFile,
   type World
 } from "./driverWorld.ts"
+import { messageConformance } from "./messages.ts"
 
 const lookup: Bridge.HostTool = {
   name: "lookup",
@@ -769,5 +770,7 @@ export const driverConformance = (profile: Profile) => {
           assert.isFalse(profile.structured.asks((yield* world.server.calls("FREELY"))[0]!.body))
         })
     )
+
+    messageConformance(profile)
   })
 }

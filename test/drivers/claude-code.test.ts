@@ -57,7 +57,7 @@ const claude: Profile = {
     mcpServers: true,
     effort: true,
     usage: true,
-    steering: false
+    steering: true
   },
   shell: "Bash",
   hostTool: (name) => `mcp__host__${name}`,

@@ -113,7 +113,7 @@ const capabilities: Bridge.Capabilities = {
   mcpServers: true,
   effort: true,
   usage: true,
-  steering: false
+  steering: true
 }
 
 const install = `install it with 'npm install --global @anthropic-ai/claude-code@${supportedVersions.tested}', ` +

@@ -157,6 +157,8 @@ export const FromClaude = Schema.Union([
   system("init", {
     mcp_servers: Schema.optional(Schema.Array(Schema.Struct({ name: Schema.String, status: Schema.String })))
   }),
+  /** What becomes of a message of the user: it waits, or the CLI has taken it. */
+  Schema.Struct({ type: Schema.Literal("command_lifecycle"), command_uuid: Schema.String, state: Schema.String }),
   system("session_state_changed", { state: Schema.String }),
   system("compact_boundary", { uuid: Schema.String, compact_metadata: CompactMetadata }),
   system("api_retry", {

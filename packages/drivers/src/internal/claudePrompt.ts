@@ -15,14 +15,17 @@ export const nudge =
   "If a tool call was open then, its outcome is unknown: look whether it took effect before you repeat it."
 
 /**
- * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts. The transcript holds it, so
- * it tells which turn is meant; the CLI takes a message of an id that it knows only once.
+ * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts, or what a host sent into the
+ * turn. The transcript holds it, so it tells what is meant; the CLI takes a message of an id that it knows only once.
  */
-export const messageId = Effect.fnUntraced(function*(conversation: string, turn: Bridge.TurnId, attempt: number) {
+export const messageId = Effect.fnUntraced(function*(
+  conversation: string,
+  turn: Bridge.TurnId,
+  of: number | Bridge.MessageId
+) {
   const crypto = yield* Crypto.Crypto
-  const digest = yield* crypto.digest("SHA-256", new TextEncoder().encode(`${conversation} ${turn} ${attempt}`)).pipe(
-    Effect.orDie
-  )
+  const name = `${conversation} ${turn} ${typeof of === "number" ? of : `message ${of}`}`
+  const digest = yield* crypto.digest("SHA-256", new TextEncoder().encode(name)).pipe(Effect.orDie)
   const bytes = digest.slice(0, 16)
   // A UUID of version 8: made by a rule of one's own.
   bytes[6] = (bytes[6]! & 0x0f) | 0x80

@@ -29,6 +29,10 @@ export interface Work {
   readonly done: Deferred.Deferred<Finished, TurnFailed>
   /** Whether the message was written. */
   sent: boolean
+  /** That the CLI has taken the message up: one that came earlier might become a part of it. */
+  readonly begun: Deferred.Deferred<void>
+  /** What hosts sent meanwhile and the CLI was told, by the ids that the CLI has for it. */
+  readonly told: Map<string, { readonly messageId: Bridge.MessageId; taken: boolean }>
   interrupted: boolean
   /** How it ended, once the result was there. It's done when the CLI is idle then. */
   outcome: { readonly finished: Finished } | { readonly failed: TurnFailed } | undefined

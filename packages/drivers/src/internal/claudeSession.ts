@@ -130,7 +130,9 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   })
 
   const complete = (work: Work) => {
-    if (work.outcome === undefined) return Effect.void
+    // What the CLI was told it takes up next, also where it's idle just now.
+    const waits = [...work.told.values()].some(({ taken }) => !taken)
+    if (work.outcome === undefined || (waits && "finished" in work.outcome)) return Effect.void
     return Effect.asVoid(
       "finished" in work.outcome
         ? Deferred.succeed(work.done, work.outcome.finished)
@@ -140,7 +142,9 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
   const onResult = Effect.fnUntraced(function*(work: Work, result: Result) {
     yield* emit(work, work.parts.close(result))
-    const mine = result.user_message_uuid === work.id || result.user_message_uuids?.includes(work.id) === true
+    const mine = [result.user_message_uuid, ...(result.user_message_uuids ?? [])].some((id) =>
+      id === work.id || work.told.has(id ?? "")
+    )
     // Sub-agents in the background, and what was told about them, come after the prompt's own result.
     if (!mine && !work.interrupted && work.outcome === undefined) return
     const outcome = work.interrupted ? { failed: interrupted } : outcomeOf(result, {
@@ -150,6 +154,20 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     })
     work.outcome = outcome
     if ("failed" in outcome) yield* complete(work)
+  })
+
+  const onLifecycle = Effect.fnUntraced(function*(work: Work, id: string, state: string) {
+    if (state === "queued") return
+    if (id === work.id) return yield* Deferred.succeed(work.begun, undefined)
+    const told = work.told.get(id)
+    if (told === undefined || told.taken) return
+    if (state !== "started") {
+      // It won't be taken up any more.
+      work.told.delete(id)
+      return
+    }
+    told.taken = true
+    yield* work.turn?.delivered(told.messageId) ?? Effect.void
   })
 
   const onMessage = Effect.fnUntraced(function*(claude: Claude, message: FromClaude | undefined, json: Schema.Json) {
@@ -171,6 +189,9 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     switch (message.type) {
       case "control_cancel_request":
         return yield* FiberMap.remove(work.asking, message.request_id)
+      case "command_lifecycle":
+        yield* onLifecycle(work, message.command_uuid, message.state)
+        return
       case "result":
         return yield* onResult(work, message)
       case "assistant":
@@ -296,6 +317,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       asking: yield* FiberMap.make<string>(),
       done: Deferred.makeUnsafe(),
       sent: false,
+      begun: Deferred.makeUnsafe(),
+      told: new Map(),
       interrupted: false,
       outcome: undefined,
       error: undefined
@@ -346,8 +369,13 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       for (let attempt = 1; attempt < previous.attempt; attempt++) {
         prompts.add(yield* Effect.provideContext(Prompt.messageId(conversation, previous.turn, attempt), context))
       }
+      const messages = new Set<Bridge.MessageId>()
+      for (const message of previous.messages) {
+        const id = yield* Effect.provideContext(Prompt.messageId(conversation, previous.turn, message), context)
+        if (transcript?.messages.has(id) === true) messages.add(message)
+      }
       const reconciled = yield* reconcile({ transcript, prompts, previous })
-      return "lost" in reconciled ? yield* lost(reconciled.lost) : reconciled
+      return "lost" in reconciled ? yield* lost(reconciled.lost) : { ...reconciled, messages }
     }),
 
     run: Effect.fnUntraced(function*(turn) {
@@ -357,13 +385,24 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         return yield* new TurnFailed({ kind: "invalid-request", message })
       }
       return yield* perform({
-        id: Effect.provideContext(Prompt.messageId(conversation, turn.turn, turn.attempt), context),
+        id: Effect.provideContext(Prompt.messageId(conversation, turn.turn, turn.message ?? turn.attempt), context),
         turn,
         emit: turn.emit,
         content: turn.continued?.prompted === true ? Prompt.nudge : yield* Prompt.content(turn.prompt),
         wanted: { model: turn.model ?? agent.options.model, effort, responseFormat: turn.responseFormat?.schema }
       })
     }, orRetire),
+
+    steer: Effect.fnUntraced(function*({ messageId, prompt: given }) {
+      const work = current
+      if (work?.turn === undefined) return
+      const id = yield* Effect.provideContext(Prompt.messageId(conversation, work.turn.turn, messageId), context)
+      const content = yield* Prompt.content(given)
+      yield* Deferred.await(work.begun)
+      if (running === undefined || work.interrupted || Deferred.isDoneUnsafe(work.done)) return
+      work.told.set(id, { messageId, taken: false })
+      yield* running.claude.say(prompt(id, content))
+    }),
 
     interrupt: Effect.suspend(() => {
       const work = current

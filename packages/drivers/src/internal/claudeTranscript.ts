@@ -89,6 +89,11 @@ const Line = Schema.Union([
     apiBlockIndex: Schema.optional(Schema.Int),
     message: AssistantMessage
   }),
+  /** What the user said while the CLI was at work. */
+  Schema.Struct({
+    type: Schema.Literal("attachment"),
+    attachment: Schema.Struct({ type: Schema.Literal("queued_command"), source_uuid: Schema.String })
+  }),
   Schema.Struct({
     type: Schema.Literal("system"),
     subtype: Schema.Literal("compact_boundary"),
@@ -149,6 +154,8 @@ const readLines = Effect.fnUntraced(function*(file: string) {
 /** Whose transcript it is: the conversation's id that its lines hold. */
 export interface Transcript {
   readonly conversation: string | undefined
+  /** The ids of all that the user said. */
+  readonly messages: ReadonlySet<string>
   readonly entries: ReadonlyArray<Entry>
 }
 
@@ -160,6 +167,7 @@ export const read = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Transcript, PlatformError, FileSystem.FileSystem> {
   const lines = yield* readLines(file)
   const entries: Array<Entry> = []
+  const messages = new Set<string>()
   const counts = new Map<string, number>()
   for (const json of lines) {
     const line = Option.getOrUndefined(decodeLine(json))
@@ -167,6 +175,8 @@ export const read = Effect.fnUntraced(function*(
     if (line.type === "system") {
       const { compactMetadata: { postTokens, preTokens, trigger }, uuid } = line
       entries.push({ _tag: "Compaction", uuid, metadata: { trigger, pre_tokens: preTokens, post_tokens: postTokens } })
+    } else if (line.type === "attachment") {
+      messages.add(line.attachment.source_uuid)
     } else if (line.isSidechain === true) {
       continue
     } else if (line.type === "assistant") {
@@ -176,11 +186,12 @@ export const read = Effect.fnUntraced(function*(
       counts.set(message.id, count + 1)
       entries.push({ _tag: "Answer", message, index: apiBlockIndex ?? count })
     } else {
+      messages.add(line.uuid)
       entries.push({ _tag: "User", uuid: line.uuid, content: line.message.content, structured: line.toolUseResult })
     }
   }
   const conversation = lines.map((line) => line["sessionId"]).find(Predicate.isString)
-  return { conversation, entries }
+  return { conversation, messages, entries }
 })
 
 /** Whether a transcript holds no message yet, only notes about what was going to be said. */
