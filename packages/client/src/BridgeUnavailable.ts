@@ -10,27 +10,38 @@ import * as Schema from "effect/Schema"
 /**
  * The reasons for which a bridge is unavailable.
  *
- * - `Refused`: nobody listens at the address.
- * - `Unreachable`: no answer, or a connection that broke off.
- * - `TimedOut`: no `Hello` within 10 s.
- * - `TokenMismatch`: the bridge has another token; final.
- * - `Forbidden`: a proxy, or the bridge for a web origin, refuses this host.
- * - `Redirected`: the sandbox's proxy wants other credentials than its endpoint gave.
- * - `BadGateway`: the sandbox's proxy doesn't reach the port.
- * - `UpgradeRefused`: the bridge is there, but something on the way lets no WebSocket through.
- * - `UnexpectedStatus`: what answers is no bridge.
- * - `WrongBridge`: another bridge, or another launch of it, answers at the address.
- * - `Disconnected`: the connection was lost, again and again.
- * - `ProtocolError`: the bridge said what this client can't make sense of, or failed in a way of its own.
- * - `ProtocolMismatch`: the bridge speaks another version of the protocol; final.
- * - `Retired`: each bridge that was found said that it's replaced or closing.
- * - `NoWebSocket`: this platform has no global `WebSocket`; see `WebSocketConstructor`. Final.
- * - `LaunchFailed`: a bridge was launched and ended, or didn't answer, and so did those launched after it, `launches` in
- *   a row; with the exit code and the log's end of the last one, and how it was noticed where that one had answered.
- * - `StateDirectoryUnusable`: the state directory can't be read or made in the sandbox.
- * - `SandboxFailed`: the sandbox doesn't do what is asked of it.
- * - `NoToken`: the token can't be had or stored. Final.
- * - `InvalidOptions`: no bridge can be launched with these options. Final.
+ * - `Refused`: nobody listens at the address. Launch a bridge there, or look whether its port is the right one.
+ * - `Unreachable`: no answer, or a connection that broke off. Look after the network between host and sandbox.
+ * - `TimedOut`: no `Hello` within 10 s. Look whether the bridge is frozen or its machine overloaded.
+ * - `TokenMismatch`: the bridge has another token. All hosts of a bridge must share its token: use the same
+ *   `TokenStore`, or end that bridge. Final.
+ * - `Forbidden`: a proxy, or the bridge for a web origin, refuses this host. Name the origin in `allowedOrigins`, or
+ *   let the proxy pass it. Final.
+ * - `Redirected`: the sandbox's proxy wants other credentials than its endpoint gave. Look after the key of its
+ *   provider.
+ * - `BadGateway`: the sandbox's proxy doesn't reach the port. Look whether the sandbox runs, and whether the bridge
+ *   listens on `0.0.0.0`.
+ * - `UpgradeRefused`: the bridge is there, but something on the way lets no WebSocket through. Let the proxy pass
+ *   WebSockets.
+ * - `UnexpectedStatus`: what answers is no bridge. Look at what listens at the address.
+ * - `WrongBridge`: another bridge, or another launch of it, answers at the address. Look at the address, or at the
+ *   listening file. Final.
+ * - `Disconnected`: the connection was lost, again and again. Look at its close code and the log of the bridge.
+ * - `ProtocolError`: the bridge said what this client can't make sense of, or failed in a way of its own. Repeat it
+ *   once, then report it with the log of the bridge.
+ * - `ProtocolMismatch`: the bridge speaks another version of the protocol. Use the same release of both. Final.
+ * - `Retired`: each bridge that was found said that it's replaced or closing. Repeat it: hosts are launching bridges
+ *   against each other.
+ * - `NoWebSocket`: this platform has no global `WebSocket`. Provide a `WebSocketConstructor`. Final.
+ * - `LaunchFailed`: a bridge was launched and ended, or didn't answer, and so did those launched after it, `launches`
+ *   in a row; with the exit code and the log's end of the last one, and how it was noticed where that one had
+ *   answered. Mend what the log says; what the exit codes mean is in docs/protocol.md, "1. Launch". Final.
+ * - `StateDirectoryUnusable`: the state directory can't be read or made in the sandbox. Let the bridge's user write
+ *   there, or name another one. Final, unless the sandbox's error is `Transient`.
+ * - `SandboxFailed`: the sandbox doesn't do what is asked of it. See its error, a `SandboxError`. Final, unless that
+ *   is `Transient`.
+ * - `NoToken`: the token can't be had or stored. Mend the `TokenStore`. Final.
+ * - `InvalidOptions`: no bridge can be launched with these options. Correct what `problem` names. Final.
  *
  * @category schemas
  * @since 0.1.0
@@ -120,6 +131,9 @@ export const lastLine = (log: string): string => {
 /**
  * A bridge couldn't be reached, launched or used, for as long as was tried.
  *
+ * @remedy By its `reason`: see the reasons below.
+ * @client It has tried already: for `reconnectFor`, 5 minutes where nothing else is said, unless the reason is final.
+ *   A later call tries anew.
  * @category errors
  * @since 0.1.0
  */

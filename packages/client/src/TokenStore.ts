@@ -18,6 +18,9 @@ import * as Schema from "effect/Schema"
 /**
  * A token could be neither read nor made.
  *
+ * @remedy Let the host's user write the directory of tokens, or name another one; remove a token's file that holds
+ *   none.
+ * @client It is `BridgeUnavailable` with the reason `NoToken`, and final.
  * @category errors
  * @since 0.1.0
  */

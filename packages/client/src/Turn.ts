@@ -140,6 +140,8 @@ export interface Approval {
 /**
  * Parts that this host had, or was to read, are gone: of a turn whose successor came, by a power cut, or by a fault.
  *
+ * @remedy Read on from `next` where it's given, and take what came before for lost; with `end`, the turn is over and
+ *   nothing is left to read.
  * @category errors
  * @since 0.1.0
  */
@@ -161,6 +163,8 @@ export class PartsLost extends Data.TaggedError("PartsLost")<{
 /**
  * The turn's bridge died, and the turn couldn't be continued.
  *
+ * @remedy By its `reason`, an error of this page. `end` says how the last attempt ended; the turn can be continued
+ *   once what stood in the way is gone.
  * @category errors
  * @since 0.1.0
  */

@@ -25,6 +25,19 @@ export type ProcessInfo = typeof ProcessInfo.Type
 /**
  * Why an attempt was aborted.
  *
+ * - `host`: `AbortTurn` was called. Start the turn with one more than its `attempt`, and it goes on.
+ * - `replaced`: a newer turn of its session was started. It never runs again: use a new id.
+ * - `stopped`: `StopSession` was called. Start the session, then continue the turn.
+ * - `destroyed`: `DestroySession` was called. There is nothing left of it: use another session.
+ * - `bridge-replaced`: a newer bridge needed the session. Continue the turn there.
+ * - `bridge-died`: its bridge was killed, or its machine died. Launch another bridge, start the session, and continue
+ *   the turn.
+ * - `shutdown`: its bridge was told to exit. Launch another bridge, start the session, and continue the turn.
+ * - `log-damaged`: the turn's file is damaged. Continue the turn: it goes on from what can be read. Look after the
+ *   disk.
+ * - `timeout`: the turn's own `timeout` is over. Continue it with more time.
+ * - `limit`: the session's limit that `limit` names is reached. Start the session with other limits, and another turn.
+ *
  * @category schemas
  * @since 0.1.0
  */
@@ -46,6 +59,20 @@ export type AbortReason = typeof AbortReason.Type
 
 /**
  * What kind of failure ended an attempt, for an orchestrator to act on.
+ *
+ * - `auth`: the model's provider refuses the credentials, or there are none. Give the agent others, in its options, in
+ *   the session's `env`, or by logging it in.
+ * - `rate-limit`: the model's provider has had too many requests, or the quota is used up. Start another turn later,
+ *   or with another account.
+ * - `overloaded`: the model's provider is overloaded or down. Start another turn later, or with another model.
+ * - `context-too-long`: the conversation doesn't fit the model. Compact the session, or go on in another one.
+ * - `agent-exit`: the agent's process ended in the middle of the turn. Read `message` and the log of the bridge; the
+ *   next turn starts the agent again.
+ * - `disk-full`: there was no space for the turn's parts. Make room, then start another turn.
+ * - `log-full`: the turn's file reached `maxTurnBytes`. Launch the bridge with more, or ask for less in a turn.
+ * - `invalid-request`: the agent or its model can't do what the turn asks, such as its model, its effort or the form
+ *   of its answer. Ask for something else.
+ * - `unknown`: something else, which `message` says. Start another turn, and report it where it comes again.
  *
  * @category schemas
  * @since 0.1.0

@@ -40,6 +40,7 @@ export interface InstallOptions<E, R> {
 /**
  * No build runs in the sandbox.
  *
+ * @remedy Use a sandbox of Linux on x64 or arm64, or give a build for what it can run.
  * @category errors
  * @since 0.1.0
  */

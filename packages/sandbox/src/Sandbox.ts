@@ -133,6 +133,7 @@ const problem = { problem: Schema.String, cause: Schema.optional(Schema.Defect()
 /**
  * The sandbox, or the file or directory that was asked for, isn't there.
  *
+ * @remedy Create the sandbox, or name what is there.
  * @category errors
  * @since 0.1.0
  */
@@ -145,6 +146,8 @@ export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", problem
 /**
  * The sandbox is stopped: `wake` starts it.
  *
+ * @remedy Call `wake`, and repeat the operation.
+ * @client It wakes the sandbox and repeats the operation.
  * @category errors
  * @since 0.1.0
  */
@@ -157,6 +160,8 @@ export class NotRunning extends Schema.TaggedError<NotRunning>()("NotRunning", p
 /**
  * It didn't work this time: the same may work later.
  *
+ * @remedy Repeat the operation, later each time.
+ * @client It repeats the operation for `reconnectFor`.
  * @category errors
  * @since 0.1.0
  */
@@ -169,6 +174,7 @@ export class Transient extends Schema.TaggedError<Transient>()("Transient", prob
 /**
  * Credentials or permissions don't allow it.
  *
+ * @remedy Give the sandbox's provider other credentials, or the user the permission.
  * @category errors
  * @since 0.1.0
  */
@@ -181,6 +187,7 @@ export class Denied extends Schema.TaggedError<Denied>()("Denied", problem) {
 /**
  * This sandbox can't do that.
  *
+ * @remedy Use another kind of sandbox, or do without.
  * @category errors
  * @since 0.1.0
  */
@@ -193,6 +200,9 @@ export class Unsupported extends Schema.TaggedError<Unsupported>()("Unsupported"
 /**
  * What an operation of a sandbox fails with; the reason says what to do.
  *
+ * @remedy By its `reason`: `NotFound`, `NotRunning`, `Transient`, `Denied` or `Unsupported`.
+ * @client It is `BridgeUnavailable` with the reason `SandboxFailed` or `StateDirectoryUnusable`, once repeating
+ *   doesn't help.
  * @category errors
  * @since 0.1.0
  */

@@ -309,6 +309,7 @@ export interface Finished {
 /**
  * The agent, or its model, failed the turn.
  *
+ * @remedy By its `kind`: see the kinds of failed turns below. Drivers raise it, and hosts read it as a turn's end.
  * @category errors
  * @since 0.1.0
  */

@@ -66,8 +66,10 @@ export interface LogFile {
 }
 
 /**
- * A file can't be opened, read or written.
+ * A file of a turn can't be opened, read or written; hosts are told `LogUnavailable`, or a turn that failed with
+ * `disk-full`.
  *
+ * @remedy Make room where `kind` is `disk-full`; otherwise look after the disk.
  * @category errors
  * @since 0.1.0
  */

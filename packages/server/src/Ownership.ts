@@ -66,6 +66,8 @@ export type Probe = "ours" | "none" | "other"
 /**
  * The given port is taken, by the bridge that's wanted or by something that may not be ended.
  *
+ * @remedy Use the bridge that is there, or another port; 0 lets the system choose.
+ * @client It reads the listening file again, and uses the bridge that it names.
  * @category errors
  * @since 0.1.0
  */

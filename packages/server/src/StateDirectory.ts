@@ -72,6 +72,8 @@ export const Owner = Schema.Struct({ bridge: Bridge.BridgeId })
 /**
  * The state directory belongs to a bridge of another id.
  *
+ * @remedy Give each bridge id a state directory of its own.
+ * @client It is `BridgeUnavailable` with the reason `LaunchFailed`, and final.
  * @category errors
  * @since 0.1.0
  */
@@ -91,6 +93,8 @@ export class OwnerMismatch extends Data.TaggedError("OwnerMismatch")<{
 /**
  * The state directory can't be used.
  *
+ * @remedy Let the bridge's user write there, make room, or name another directory.
+ * @client It is `BridgeUnavailable` with the reason `LaunchFailed`, and final.
  * @category errors
  * @since 0.1.0
  */
