@@ -1,4 +1,5 @@
 import { assert, describe } from "@effect/vitest"
+import type { Turn } from "@gangway/server/Driver"
 import { Deferred, Duration, Effect, Exit, Fiber, FileSystem } from "effect"
 import { eventually } from "./fixtures/processes.ts"
 import * as Puppet from "./fixtures/puppet.ts"
@@ -160,6 +161,27 @@ describe("a newer bridge", () => {
       })
     )
   }
+
+  test(
+    "reads a turn on while it waits for the session",
+    Effect.gen(function*() {
+      // Its agent talks on for as long as it may.
+      const talks = (turn: Turn) => Effect.forever(Effect.delay(Puppet.say(turn, "more"), "50 millis"))
+      const older = Puppet.make({ hang: talks }, { interrupt: Effect.void })
+      const { directory, other, second } = yield* twoBridges(older)
+      const reader = yield* connect(second.port)
+      const starting = yield* Effect.forkChild(other.call("StartSession", start(directory)), { startImmediately: true })
+      yield* Effect.sleep("300 millis")
+      const waited: Array<boolean> = []
+      const { end, numbers } = yield* reader.read({ ...key, from: 1 }, () => {
+        waited.push(starting.pollUnsafe() === undefined)
+      })
+      assert.isTrue(waited[0])
+      assert.deepInclude(end?.end, { type: "aborted", reason: "bridge-replaced" })
+      assert.deepStrictEqual(numbers, numbers.map((_, i) => i + 1))
+      assert.deepStrictEqual(yield* Fiber.join(starting), { resumed: true })
+    })
+  )
 
   test(
     "gets a session whose turn's start waits for its agent",

@@ -3,10 +3,12 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as FileSystem from "effect/FileSystem"
+import * as Latch from "effect/Latch"
 import type * as Path from "effect/Path"
 import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
@@ -96,6 +98,9 @@ export interface SessionCore {
 }
 
 const nothing: Ended = { ended: [], left: [] }
+
+// A lock that isn't had by then is another's.
+const askingAfter = Duration.millis(200)
 
 export const make = Effect.fnUntraced(function*(
   context: BridgeContext,
@@ -239,6 +244,13 @@ export const make = Effect.fnUntraced(function*(
       })
     ).pipe(oneHolder.withPermit, Effect.provide(services))
 
+  // Open while another bridge is waited for, which may take as long as it takes to end that one.
+  const asking = Latch.makeUnsafe(false)
+  const telling = Effect.fnUntraced(function*<A, E, R>(take: Effect.Effect<A, E, R>) {
+    const opening = yield* Effect.forkChild(Effect.delay(asking.open, askingAfter))
+    return yield* Effect.ensuring(take, Effect.andThen(Fiber.interrupt(opening), asking.close))
+  })
+
   const holdIfFree: SessionCore["holdIfFree"] = Effect.suspend(() => {
     const mine = holding
     if (mine !== undefined) return Effect.succeed({ _tag: "Mine" as const, holding: mine }) as SessionCore["holdIfFree"]
@@ -246,19 +258,23 @@ export const make = Effect.fnUntraced(function*(
     if (context.isReplaced()) {
       return Effect.map(context.listening, (file) => ({ _tag: "Busy" as const, busy: busy(file) }))
     }
-    return hold(SessionLock.tryAcquire(directory, context.holder))
+    return Effect.raceFirst(
+      hold(SessionLock.tryAcquire(directory, context.holder)),
+      Effect.as(asking.await, { _tag: "Busy" as const, busy: busy(undefined) })
+    )
   })
 
   const need: SessionCore["need"] = Effect.fnUntraced(function*(reason) {
     if (holding !== undefined) return holding
     if (context.isReplaced()) return yield* busy(yield* context.listening)
-    const outcome = yield* hold(
-      Effect.as(
-        SessionLock.take({ directory, session: id, holder: context.holder, reason, listening: context.listening }),
-        { _tag: "Acquired" as const }
-      ),
-      reason === "destroyed"
-    )
+    const take = SessionLock.take({
+      directory,
+      session: id,
+      holder: context.holder,
+      reason,
+      listening: context.listening
+    })
+    const outcome = yield* hold(Effect.as(telling(take), { _tag: "Acquired" as const }), reason === "destroyed")
     return outcome._tag === "Mine" ? outcome.holding : yield* outcome.busy
   })
 
