@@ -395,7 +395,7 @@ export function tool<S extends StandardSchemaV1>(definition: {
 export function tool(definition: {
   readonly description: string
   readonly parameters: JsonSchema
-  readonly run: (params: Readonly<Record<string, Json>>, context: ToolContext) => unknown
+  readonly run: (params: Readonly<Record<string, Json | undefined>>, context: ToolContext) => unknown
 }): Tool
 export function tool(definition: Tools.Definition): Tool {
   return Tools.make(definition)
@@ -476,6 +476,7 @@ export const connect = (options: ConnectOptions): Promise<Bridge> => {
 
 /**
  * Connects to a bridge at an address, which is asked for anew for each connection: ports and preview tokens change.
+ * What `address` throws ends that with `BridgeUnavailable`.
  *
  * @category constructors
  * @since 0.1.0
@@ -492,18 +493,19 @@ export const connectTo = (
       ...rest,
       bridge,
       onStatus: Handles.toOnStatus(onStatus),
-      address: Runner.call((signal) => address({ signal })).pipe(
-        Effect.map(({ headers = {}, token, url }) => ({
-          url: new URL(url),
-          token: Redacted.make(token),
-          headers: Handles.toSecrets(headers)
-        })),
+      address: Runner.call((signal) => Promise.resolve(address({ signal })).then(toAddress)).pipe(
         Effect.mapError((problem) => new BridgeUnavailable({ bridge, reason: { _tag: "Unreachable", problem } }))
       )
     })
   })
   return open(Layer.effect(BridgeClient.BridgeClient, client), signal)
 }
+
+const toAddress = ({ headers = {}, token, url }: Address): BridgeClient.Address => ({
+  url: new URL(url),
+  token: Redacted.make(token),
+  headers: Handles.toSecrets(headers)
+})
 
 const open = <E>(layer: Layer.Layer<BridgeClient.BridgeClient, E>, signal: AbortSignal | undefined) => {
   const runner = Runner.make(ManagedRuntime.make(Layer.provideMerge(layer, warnings)))
@@ -566,6 +568,9 @@ export {
 } from "@gangway/protocol/Bridge"
 
 export { SandboxError } from "@gangway/sandbox/Sandbox"
+
+/** An id or another option that doesn't fit. */
+export { SchemaError } from "effect/Schema"
 
 export { BridgeUnavailable } from "./BridgeUnavailable.ts"
 

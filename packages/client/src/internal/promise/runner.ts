@@ -22,6 +22,7 @@ export interface Runner<R> {
 }
 
 export const make = <R, ER>(runtime: ManagedRuntime.ManagedRuntime<R, ER>): Runner<R> => {
+  let isClosed = false
   let closing: Promise<void> | undefined
 
   const settle = <A, E>(fiber: Fiber.Fiber<A, E>, signal: AbortSignal | undefined): Promise<A> =>
@@ -34,13 +35,14 @@ export const make = <R, ER>(runtime: ManagedRuntime.ManagedRuntime<R, ER>): Runn
       fiber.addObserver((exit) => {
         signal?.removeEventListener("abort", onAbort)
         if (Exit.isSuccess(exit)) resolve(exit.value)
-        else reject(closing === undefined ? Cause.squash(exit.cause) : new ClientClosed())
+        else if (signal?.aborted === true) reject(signal.reason)
+        else reject(isClosed ? new ClientClosed() : Cause.squash(exit.cause))
       })
     })
 
   const run: Runner<R>["run"] = (effect, signal) => {
     if (signal?.aborted === true) return Promise.reject(signal.reason)
-    if (closing !== undefined) return Promise.reject(new ClientClosed())
+    if (isClosed) return Promise.reject(new ClientClosed())
     return settle(runtime.runFork(effect), signal)
   }
 
@@ -74,7 +76,7 @@ export const make = <R, ER>(runtime: ManagedRuntime.ManagedRuntime<R, ER>): Runn
       if (isOver) return Promise.resolve(done)
       if (signal?.aborted === true) return end(() => Promise.reject(signal.reason))
       if (taken < chunk.length) return Promise.resolve({ done: false, value: chunk[taken++]! })
-      if (closing !== undefined) return end(() => Promise.reject(new ClientClosed()))
+      if (isClosed) return end(() => Promise.reject(new ClientClosed()))
       pulling = runtime.runFork(pull)
       return settle(pulling, signal).then(
         (values): IteratorResult<A> | Promise<IteratorResult<A>> => {
@@ -103,7 +105,10 @@ export const make = <R, ER>(runtime: ManagedRuntime.ManagedRuntime<R, ER>): Runn
   return {
     run,
     iterate: (stream, signal) => ({ [Symbol.asyncIterator]: () => iterator(stream, signal) }),
-    close: () => closing ??= runtime.dispose()
+    close: () => {
+      isClosed = true
+      return closing ??= runtime.dispose()
+    }
   }
 }
 
