@@ -2,11 +2,10 @@
  * A turn's prompt as content blocks.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
-import { TurnFailed } from "@gangway/server/Driver"
+import type { TurnFailed } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
-import * as Encoding from "effect/Encoding"
-import * as Result from "effect/Result"
 import type * as Schema from "effect/Schema"
+import { textOf, unfit } from "./prompts.ts"
 
 /** What the agent can be given besides text. */
 export interface Accepted {
@@ -38,20 +37,14 @@ const blockOf = (
   if (mediaType.startsWith("image/") && accepted.images) {
     return Effect.succeed({ type: "image", mimeType: mediaType, data })
   }
-  if (mediaType.startsWith("text/") || mediaType === "application/json") {
-    const text = Encoding.decodeBase64String(data)
-    if (Result.isSuccess(text)) {
-      return Effect.succeed(
-        accepted.resources
-          ? {
-            type: "resource",
-            resource: { uri: `file:///${encodeURIComponent(fileName)}`, mimeType: mediaType, text: text.success }
-          }
-          : { type: "text", text: `${fileName}:\n${text.success}` }
-      )
-    }
-  }
-  return Effect.fail(
-    new TurnFailed({ kind: "invalid-request", message: `The agent can't be given a file of the type ${mediaType}.` })
+  const text = textOf(part)
+  if (text === undefined) return Effect.fail(unfit("The agent", part))
+  return Effect.succeed(
+    accepted.resources
+      ? {
+        type: "resource",
+        resource: { uri: `file:///${encodeURIComponent(fileName)}`, mimeType: mediaType, text }
+      }
+      : { type: "text", text: `${fileName}:\n${text}` }
   )
 }

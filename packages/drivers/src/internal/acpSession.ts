@@ -35,7 +35,7 @@ import { makeReplay, reconcile, type Replay } from "./acpReconcile.ts"
 import * as Requests from "./acpRequests.ts"
 import type { Work } from "./acpRequests.ts"
 import { finishReason } from "./acpUsage.ts"
-import { nudge } from "./claudePrompt.ts"
+import { nudge } from "./prompts.ts"
 
 type Services = FileSystem.FileSystem | Path.Path | Crypto.Crypto | LoopbackServer
 

@@ -2,17 +2,14 @@
  * A turn's prompt in the form that Claude Code takes.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
-import { TurnFailed } from "@gangway/server/Driver"
+import type { TurnFailed } from "@gangway/server/Driver"
 import * as Crypto from "effect/Crypto"
 import * as Effect from "effect/Effect"
 import * as Encoding from "effect/Encoding"
-import * as Result from "effect/Result"
 import type * as Schema from "effect/Schema"
+import { imageTypes, textOf, unfit } from "./prompts.ts"
 
-/** What is said in place of the prompt where the conversation holds it already. */
-export const nudge =
-  "The session was interrupted and has been resumed. Carry on with the task from where it stopped. " +
-  "If a tool call was open then, its outcome is unknown: look whether it took effect before you repeat it."
+export { nudge } from "./prompts.ts"
 
 /**
  * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts, or what a host sent into the
@@ -33,8 +30,6 @@ export const messageId = Effect.fnUntraced(function*(
   const hex = Encoding.encodeHex(bytes)
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-")
 })
-
-const imageTypes = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"])
 
 /**
  * The content of the message.
@@ -60,17 +55,8 @@ const blockOf = (part: Bridge.PromptPart): Effect.Effect<Schema.JsonObject, Turn
   if (imageTypes.has(mediaType)) return Effect.succeed({ type: "image", source })
   const named = fileName === undefined ? {} : { title: fileName }
   if (mediaType === "application/pdf") return Effect.succeed({ type: "document", source, ...named })
-  if (mediaType.startsWith("text/") || mediaType === "application/json") {
-    const text = Encoding.decodeBase64String(data)
-    if (Result.isSuccess(text)) {
-      return Effect.succeed({
-        type: "document",
-        source: { type: "text", media_type: "text/plain", data: text.success },
-        ...named
-      })
-    }
-  }
-  return Effect.fail(
-    new TurnFailed({ kind: "invalid-request", message: `Claude Code can't be given a file of the type ${mediaType}.` })
-  )
+  const text = textOf(part)
+  return text === undefined
+    ? Effect.fail(unfit("Claude Code", part))
+    : Effect.succeed({ type: "document", source: { type: "text", media_type: "text/plain", data: text }, ...named })
 }

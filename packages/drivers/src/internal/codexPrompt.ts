@@ -2,16 +2,10 @@
  * A turn's prompt in the form that Codex takes.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
-import { TurnFailed } from "@gangway/server/Driver"
+import type { TurnFailed } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
-import * as Encoding from "effect/Encoding"
-import * as Result from "effect/Result"
 import type { UserInput } from "./codexMessages.ts"
-
-/** What is said in place of the prompt where the conversation holds it already. */
-export const nudge =
-  "The session was interrupted and has been resumed. Carry on with the task from where it stopped. " +
-  "If a tool call was open then, its outcome is unknown: look whether it took effect before you repeat it."
+import { imageTypes, textOf, unfit } from "./prompts.ts"
 
 /**
  * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts. The conversation's file
@@ -19,8 +13,6 @@ export const nudge =
  */
 export const messageId = (thread: string, turn: Bridge.TurnId, attempt: number): string =>
   `${thread}:${turn}:${attempt}`
-
-const imageTypes = new Set(["image/gif", "image/jpeg", "image/png", "image/webp"])
 
 export const text = (text: string): UserInput => ({ type: "text", text, text_elements: [] })
 
@@ -33,11 +25,8 @@ const inputOf = (part: Bridge.PromptPart): Effect.Effect<UserInput, TurnFailed> 
   if (part.type === "text") return Effect.succeed(text(part.text))
   const { data, fileName = "a file", mediaType } = part
   if (imageTypes.has(mediaType)) return Effect.succeed({ type: "image", url: `data:${mediaType};base64,${data}` })
-  if (mediaType.startsWith("text/") || mediaType === "application/json") {
-    const content = Encoding.decodeBase64String(data)
-    if (Result.isSuccess(content)) return Effect.succeed(text(`The content of ${fileName}:\n\n${content.success}`))
-  }
-  return Effect.fail(
-    new TurnFailed({ kind: "invalid-request", message: `Codex can't be given a file of the type ${mediaType}.` })
-  )
+  const content = textOf(part)
+  return content === undefined
+    ? Effect.fail(unfit("Codex", part))
+    : Effect.succeed(text(`The content of ${fileName}:\n\n${content}`))
 }

@@ -26,6 +26,7 @@ import * as Prompt from "./codexPrompt.ts"
 import { reconcile } from "./codexReconcile.ts"
 import { answer, type Work } from "./codexRequests.ts"
 import * as Rollout from "./codexRollout.ts"
+import { nudge } from "./prompts.ts"
 
 export interface Agent {
   readonly program: string
@@ -381,7 +382,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         return yield* new TurnFailed({ kind: "invalid-request", message })
       }
       const input = turn.continued?.prompted === true
-        ? [Prompt.text(Prompt.nudge)]
+        ? [Prompt.text(nudge)]
         : yield* Prompt.inputs(turn.prompt)
       return yield* perform({
         turn,
