@@ -3,6 +3,7 @@
  *
  *   gangway-bridge                  reads its launch line from standard input, and serves the agent that it names
  *   gangway-bridge scripted-agent   is the scripted agent, which the bridge starts
+ *   gangway-bridge agents           says which agents are here, and what each can do: a `FoundAgent` a line
  *   gangway-bridge --version        says its version
  *
  * Exit codes are `Bridge.ExitCode`s; what made it end is one line on standard error.
@@ -87,10 +88,19 @@ switch (command) {
       ).pipe(Effect.flatMap(([{ program }, { layer }]) => Effect.provide(program, layer)))
     )
     break
+  case "agents":
+    run(
+      Effect.promise(() => import("@gangway/drivers/KnownAgents")).pipe(
+        Effect.flatMap(({ find }) => find(makeDriver)),
+        Effect.map((found) => found.forEach((agent) => console.log(JSON.stringify(agent)))),
+        Effect.provide(Services.layer)
+      )
+    )
+    break
   case "--version":
     console.log(manifest.version)
     break
   default:
-    console.error(`usage: gangway-bridge [scripted-agent | --version], not '${command}'`)
+    console.error(`usage: gangway-bridge [scripted-agent | agents | --version], not '${command}'`)
     process.exit(Bridge.ExitCode.launchLine)
 }

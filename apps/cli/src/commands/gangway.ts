@@ -4,8 +4,11 @@
 import * as Command from "effect/unstable/cli/Command"
 import * as Registry from "../Registry.ts"
 import { abort } from "./abort.ts"
+import { agents } from "./agents.ts"
 import { attach } from "./attach.ts"
 import { demo } from "./demo.ts"
+import { diff } from "./diff.ts"
+import { pull } from "./pull.ts"
 import { run } from "./run.ts"
 import { sandboxes } from "./sandboxes.ts"
 
@@ -16,6 +19,9 @@ export const gangway = Command.make("gangway").pipe(
     Command.provide(run, Registry.layer),
     Command.provide(attach, Registry.layer),
     Command.provide(abort, Registry.layer),
-    sandboxes
+    Command.provide(agents, Registry.layer),
+    Command.provide(diff, Registry.layer),
+    Command.provide(pull, Registry.layer),
+    Command.provide(sandboxes, Registry.layer)
   ])
 )
