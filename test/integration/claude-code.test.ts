@@ -9,6 +9,7 @@ import { LocalSandbox } from "@gangway/sandbox"
 import { Effect, Fiber, FileSystem, Layer, Random, Redacted, Schedule, Schema, Stream } from "effect"
 import { messagesOf } from "../conformance/driverWorld.ts"
 import { installAgent } from "../installAgent.ts"
+import * as LastWords from "../lastWords.ts"
 import * as ModelServer from "../model/ModelServer.ts"
 import { script } from "../model/Script.ts"
 
@@ -71,6 +72,7 @@ const world = Effect.gen(function*() {
       Effect.map((texts) => texts.join("")),
       Effect.orElseSucceed(() => "")
     )
+  yield* LastWords.tell({ root, server })
   return { root, directory, server, pid, connect: connectTo, read, conversation }
 })
 
