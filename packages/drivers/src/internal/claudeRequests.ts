@@ -29,6 +29,10 @@ export interface Work {
   readonly done: Deferred.Deferred<Finished, TurnFailed>
   /** Whether the message was written. */
   sent: boolean
+  /** Whether the CLI took it up. */
+  started: boolean
+  /** Whether the CLI said last that it's at rest. */
+  resting: boolean
   /** That the CLI has taken the message up: one that came earlier might become a part of it. */
   readonly begun: Deferred.Deferred<void>
   /** What hosts sent meanwhile and the CLI was told, by the ids that the CLI has for it. */

@@ -45,6 +45,13 @@ interface Running {
 
 const interrupted = new TurnFailed({ kind: "unknown", message: "The turn was interrupted." })
 
+/** The states in which a prompt is over. */
+const over: ReadonlySet<string> = new Set(["completed", "cancelled", "discarded", "refused"])
+
+// How many times the CLI is given a second to answer after its start. They are counted one by one: while the machine is
+// frozen, the CLI is as well.
+const patience = 120
+
 const efforts: ReadonlySet<string> = new Set(["low", "medium", "high", "xhigh", "max"])
 
 export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOptions): Effect.fn.Return<
@@ -156,15 +163,33 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     if ("failed" in outcome) yield* complete(work)
   })
 
+  const fail = (work: Work, message: string) =>
+    Effect.asVoid(Deferred.fail(work.done, new TurnFailed({ kind: "unknown", message })))
+
+  // Its word that it's at rest is the last one about a prompt that it took up: no result would come after it.
+  const onState = (work: Work, state: string) => {
+    work.resting = state === "idle"
+    if (!work.resting) return Effect.void
+    return work.outcome === undefined && work.started
+      ? fail(work, "Claude Code stopped without saying how the prompt ended.")
+      : complete(work)
+  }
+
   const onLifecycle = Effect.fnUntraced(function*(work: Work, id: string, state: string) {
     if (state === "queued") return
-    if (id === work.id) return yield* Deferred.succeed(work.begun, undefined)
+    if (id === work.id) {
+      yield* Deferred.succeed(work.begun, undefined)
+      if (state === "started") work.started = true
+      // One that isn't taken up is never heard of again.
+      if (work.started || work.interrupted || !over.has(state)) return
+      return yield* fail(work, `Claude Code didn't take up the prompt: it was ${state}.`)
+    }
     const told = work.told.get(id)
     if (told === undefined || told.taken) return
     if (state !== "started") {
       // It won't be taken up any more.
       work.told.delete(id)
-      return
+      return yield* work.resting ? complete(work) : Effect.void
     }
     told.taken = true
     yield* work.turn?.delivered(told.messageId) ?? Effect.void
@@ -198,7 +223,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         if (Predicate.isString(message.error)) work.error = message.error
         break
       case "system":
-        if (message.subtype === "session_state_changed" && message.state === "idle") return yield* complete(work)
+        if (message.subtype === "session_state_changed") return yield* onState(work, message.state)
         if (message.subtype === "init") return yield* onInit(work, running, message)
         break
       case "user":
@@ -243,7 +268,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   // The process
   // ---------------------------------------------------------------------------
 
-  const launch = Effect.fnUntraced(function*(wanted: Wanted) {
+  const startOnce = Effect.fnUntraced(function*(wanted: Wanted) {
     // Two of them would write one transcript.
     if (retired !== undefined) yield* retired.end
     retired = undefined
@@ -262,15 +287,31 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     )
     const started: Running = { claude, wanted, background: 0, greeted: false }
     running = started
-    yield* claude.ask(Launch.initialize(options, settings))
-    return started
+    const answers = yield* Effect.raceFirst(
+      Effect.as(claude.ask(Launch.initialize(options, settings)), true),
+      Effect.as(Effect.repeat(Effect.sleep("1 second"), { times: patience }), false)
+    )
+    return answers ? started : undefined
+  })
+
+  /** Starts it, and once more where it doesn't answer: a turn doesn't wait for ever on what hangs at its start. */
+  const launch = Effect.fnUntraced(function*(work: Work, wanted: Wanted) {
+    const started = yield* startOnce(wanted)
+    if (started !== undefined) return started
+    retire()
+    yield* work.emit({
+      type: "notice",
+      level: "warning",
+      message: "Claude Code didn't answer when it was started, and is started again."
+    })
+    return (yield* startOnce(wanted)) ?? (yield* failed("start", "Claude Code doesn't answer when it's started"))
   })
 
   /** The process, started or told what it isn't set to yet. */
   const ready = Effect.fnUntraced(function*(work: Work, wanted: Wanted) {
     if (running?.claude.gone() === true) retire()
     const before = running
-    if (before === undefined) return yield* launch(wanted)
+    if (before === undefined) return yield* launch(work, wanted)
     const { claude, wanted: set } = before
     if (schemaKey(set) !== schemaKey(wanted)) {
       // The form of the answer is told at the start only.
@@ -283,7 +324,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
             `Claude Code was started again for another form of answer: ${before.background} commands in the background were ended.`
         })
       }
-      return yield* launch(wanted)
+      return yield* launch(work, wanted)
     }
     if (set.model !== wanted.model) {
       yield* claude.ask({ subtype: "set_model", model: wanted.model ?? null }).pipe(
@@ -317,6 +358,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       asking: yield* FiberMap.make<string>(),
       done: Deferred.makeUnsafe(),
       sent: false,
+      started: false,
+      resting: false,
       begun: Deferred.makeUnsafe(),
       told: new Map(),
       interrupted: false,
