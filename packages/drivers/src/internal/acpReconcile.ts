@@ -4,14 +4,14 @@
  * Both name the same things: a block of text by its message and place, a call and its result by the call's id. The log
  * counts as far as the conversation holds all of it. What the conversation holds beyond is recovered.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import type { PreviousAttempts, Reconciled } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
-import * as Stream from "effect/Stream"
 import { fingerprint, type Place } from "./acpConversation.ts"
 import type { Update } from "./acpMessages.ts"
 import { makeParts, type Options as PartsOptions, type Parts } from "./acpParts.ts"
 import { textOf } from "./acpTools.ts"
+import * as Comparison from "./comparison.ts"
 
 // ---------------------------------------------------------------------------
 // What the agent tells again
@@ -68,85 +68,34 @@ export type Replay = ReturnType<typeof makeReplay>
 // The comparison
 // ---------------------------------------------------------------------------
 
-// Which thing of the conversation a part is of, and whether it ends that. Steps, and what hosts and the bridge said, are
-// of none: they count wherever they stand.
-const thingOf = (part: Bridge.KnownPart): readonly [key: string, ends: boolean] | undefined => {
-  switch (part.type) {
-    case "text-start":
-    case "text-delta":
-    case "reasoning-start":
-    case "reasoning-delta":
-      return [`block ${part.id}`, false]
-    case "text-end":
-    case "reasoning-end":
-      return [`block ${part.id}`, true]
-    case "tool-call":
-      return [`call ${part.id}`, true]
-    case "tool-result":
-      return [`result ${part.id}`, true]
-    case "file-change":
-      return part.toolCallId === undefined ? undefined : [`change ${part.toolCallId} ${part.path}`, true]
-    default:
-      return undefined
-  }
-}
-
-const outcomeUnknown = "The outcome of this call is unknown: the agent ended before it was recorded."
-
-/** Why the conversation can't be carried on. */
-export interface Lost {
-  readonly lost: string
-}
+// A call may change several files, and each is told by itself.
+const thingOf = (part: Bridge.KnownPart): Comparison.Thing | undefined =>
+  part.type === "file-change" && part.toolCallId !== undefined
+    ? [`change ${part.toolCallId} ${part.path}`, true]
+    : Comparison.thingOf(part)
 
 export const reconcile = Effect.fnUntraced(function*(
   replay: Replay,
   place: Place | undefined,
   previous: PreviousAttempts
-): Effect.fn.Return<Reconciled | Lost, Bridge.DriverError> {
-  const logged = new Map<string, { readonly first: number; whole: boolean }>()
-  const order: Array<readonly [key: string, n: number]> = []
-  const steps: Array<number> = []
-  let last = 0
-  yield* Stream.runForEachArray(previous.parts, (parts) =>
-    Effect.sync(() => {
-      for (const { n, part } of parts) {
-        last = n
-        const thing = Bridge.isKnown(part) ? thingOf(part) : undefined
-        if (part.type === "step-finished") steps.push(n)
-        if (thing === undefined) continue
-        const [key, ends] = thing
-        const before = logged.get(key)
-        if (before === undefined) {
-          logged.set(key, { first: n, whole: ends })
-          order.push([key, n])
-        } else if (ends) before.whole = true
-      }
-    }))
-
-  const held = heldOf(replay, place, previous.turn, logged)
+): Effect.fn.Return<Reconciled | Comparison.Lost, Bridge.DriverError> {
+  const log = yield* Comparison.readLog(previous, thingOf)
+  const held = heldOf(replay, place, previous.turn, log.things)
   if (held === undefined) {
-    if (steps.length === 0) return { keep: 0, recovered: [], prompted: false }
     // Not every agent tells its conversation again: then it's taken for what it was.
-    return replay.count() > 0
-      ? { lost: `it holds nothing of turn ${previous.turn}, which has ${steps.length} finished steps` }
+    return log.steps.length === 0 || replay.count() > 0
+      ? Comparison.withoutPrompt(previous.turn, log.steps.length)
       : {
-        keep: last,
+        keep: log.last,
         recovered: [],
         prompted: true,
         notice: "The agent can't say what it kept of the turn: its last step may be missing from its conversation."
       }
   }
 
-  const things = new Set(held.flatMap((part) => thingOf(part)?.[0] ?? []))
-  // The log counts up to the first thing that the conversation lacks, or that the log has only in part.
-  const cut = order.find(([key]) => !things.has(key) || !logged.get(key)!.whole)
-  const keep = cut === undefined ? last : cut[1] - 1
-  const isKept = (part: Bridge.KnownPart) => {
-    const key = thingOf(part)?.[0]
-    const first = key === undefined ? undefined : logged.get(key)?.first
-    return first !== undefined && first <= keep
-  }
-  return { keep, recovered: recover(held, isKept, steps.filter((n) => n <= keep).length), prompted: true }
+  const { keep, kept } = Comparison.compare(log, new Set(held.flatMap((part) => thingOf(part)?.[0] ?? [])))
+  const isKept = (part: Bridge.KnownPart) => kept(thingOf(part)?.[0] ?? "")
+  return { keep, recovered: recover(held, isKept, log.steps.filter((n) => n <= keep).length), prompted: true }
 })
 
 // The parts since the turn's prompt, if the conversation holds that.
@@ -185,9 +134,8 @@ const recover = (
       recovered.push(part)
     }
   }
-  // The agent is told the same of these calls when it carries on.
   for (const [id, name] of open) {
-    const result = { type: "tool-result", id, name, result: outcomeUnknown, isFailure: true } as const
+    const result = { type: "tool-result", id, name, result: Comparison.outcomeUnknown, isFailure: true } as const
     if (!isKept(result)) recovered.push({ ...result, providerExecuted: true })
   }
   return recovered

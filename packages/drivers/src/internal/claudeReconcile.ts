@@ -5,46 +5,23 @@
  * id, a step by its message. The log counts as far as the transcript holds all of it. What the transcript holds beyond
  * is recovered.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import type { PreviousAttempts, Reconciled } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
-import * as Stream from "effect/Stream"
 import { blockId, blockParts, compaction, finishReason, resultParts, summaryOf, usageOf } from "./claudeBlocks.ts"
 import { makePlan } from "./claudePlan.ts"
 import type { Entry, Transcript } from "./claudeTranscript.ts"
+import * as Comparison from "./comparison.ts"
 
-/** What the log says of a thing of the conversation: the number of its first part, and whether it's there whole. */
-interface Logged {
-  readonly first: number
-  whole: boolean
-}
-
-// Which thing of the conversation a part is of, and whether it ends that. Parts of sub-agents, of hosts and of the
-// bridge are of none: they count wherever they stand.
-const thingOf = (part: Bridge.KnownPart): readonly [key: string, ends: boolean] | undefined => {
-  if (part.parent !== undefined) return undefined
+const thingOf = (part: Bridge.KnownPart): Comparison.Thing | undefined => {
   switch (part.type) {
     case "response-metadata":
       return part.id === undefined ? undefined : [`message ${part.id}`, true]
-    case "text-start":
-    case "text-delta":
-    case "reasoning-start":
-    case "reasoning-delta":
-      return [`block ${part.id}`, false]
-    case "text-end":
-    case "reasoning-end":
-      return [`block ${part.id}`, true]
     case "tool-params-start":
     case "tool-params-delta":
     case "tool-params-end":
       return [`call ${part.id}`, false]
-    case "tool-call":
-      return [`call ${part.id}`, true]
-    case "tool-result":
-      return [`result ${part.id}`, true]
-    case "file-change":
-      return part.toolCallId === undefined ? undefined : [`change ${part.toolCallId}`, true]
     case "plan": {
       const call = part.metadata?.["toolCallId"]
       return Predicate.isString(call) ? [`plan ${call}`, true] : undefined
@@ -58,11 +35,9 @@ const thingOf = (part: Bridge.KnownPart): readonly [key: string, ends: boolean] 
       return Predicate.isString(uuid) ? [`compaction ${uuid}`, true] : undefined
     }
     default:
-      return undefined
+      return Comparison.thingOf(part)
   }
 }
-
-const outcomeUnknown = "The outcome of this call is unknown: the agent ended before it was recorded."
 
 export interface Options {
   readonly transcript: Transcript | undefined
@@ -71,51 +46,15 @@ export interface Options {
   readonly previous: PreviousAttempts
 }
 
-/** Why the conversation can't be carried on. */
-export interface Lost {
-  readonly lost: string
-}
-
 export const reconcile = Effect.fnUntraced(function*(
   { previous, prompts, transcript }: Options
-): Effect.fn.Return<Reconciled | Lost, Bridge.DriverError> {
-  const logged = new Map<string, Logged>()
-  const order: Array<readonly [key: string, n: number]> = []
-  let finished = 0
-  let last = 0
-  yield* Stream.runForEachArray(previous.parts, (parts) =>
-    Effect.sync(() => {
-      for (const { n, part } of parts) {
-        last = n
-        const thing = Bridge.isKnown(part) ? thingOf(part) : undefined
-        if (thing === undefined) continue
-        const [key, ends] = thing
-        if (part.type === "step-finished") finished++
-        const before = logged.get(key)
-        if (before === undefined) {
-          logged.set(key, { first: n, whole: ends })
-          order.push([key, n])
-        } else if (ends) before.whole = true
-      }
-    }))
-
+): Effect.fn.Return<Reconciled | Comparison.Lost, Bridge.DriverError> {
+  const log = yield* Comparison.readLog(previous, thingOf)
   const entries = transcript?.entries ?? []
   const start = entries.findIndex((entry) => entry._tag === "User" && prompts.has(entry.uuid))
-  if (start < 0) {
-    return finished === 0
-      ? { keep: 0, recovered: [], prompted: false }
-      : { lost: `it holds nothing of turn ${previous.turn}, which has ${finished} finished steps` }
-  }
+  if (start < 0) return Comparison.withoutPrompt(previous.turn, Comparison.stepsOf(log))
   const held = entries.slice(start + 1)
-  const things = new Set(held.flatMap(thingsOf))
-
-  // The log counts up to the first thing that the conversation lacks, or that the log has only in part.
-  const cut = order.find(([key]) => !things.has(key) || !logged.get(key)!.whole)
-  const keep = cut === undefined ? last : cut[1] - 1
-  const kept = (key: string) => {
-    const first = logged.get(key)?.first
-    return first !== undefined && first <= keep
-  }
+  const { keep, kept } = Comparison.compare(log, new Set(held.flatMap(thingsOf)))
   return { keep, recovered: recover(held, kept), prompted: true }
 })
 
@@ -192,11 +131,10 @@ const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean):
       }
     }
   }
-  // The agent is told the same of these calls when it carries on.
   for (const [id, name] of open) {
     if (kept(`result ${id}`)) continue
     recovered.push(...resultParts(
-      { type: "tool_result", tool_use_id: id, content: outcomeUnknown, is_error: true },
+      { type: "tool_result", tool_use_id: id, content: Comparison.outcomeUnknown, is_error: true },
       name,
       undefined
     ))

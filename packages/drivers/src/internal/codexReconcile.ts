@@ -5,40 +5,17 @@
  * model call by what its thread had used when it was done. The log counts as far as the file holds all of it. What the
  * file holds beyond is recovered.
  */
-import * as Bridge from "@gangway/protocol/Bridge"
+import type * as Bridge from "@gangway/protocol/Bridge"
 import type { PreviousAttempts, Reconciled } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import type * as Schema from "effect/Schema"
-import * as Stream from "effect/Stream"
 import { entriesOf, type Entry } from "./codexEntries.ts"
 import * as Items from "./codexItems.ts"
+import * as Comparison from "./comparison.ts"
 
-/** What the log says of a thing of the conversation: the number of its first part, and whether it's there whole. */
-interface Logged {
-  readonly first: number
-  whole: boolean
-}
-
-// Which thing of the conversation a part is of, and whether it ends that. Parts of sub-agents, of hosts and of the
-// bridge are of none: they count wherever they stand.
-const thingOf = (part: Bridge.KnownPart): readonly [key: string, ends: boolean] | undefined => {
-  if (part.parent !== undefined) return undefined
+const thingOf = (part: Bridge.KnownPart): Comparison.Thing | undefined => {
   switch (part.type) {
-    case "text-start":
-    case "text-delta":
-    case "reasoning-start":
-    case "reasoning-delta":
-      return [`block ${part.id}`, false]
-    case "text-end":
-    case "reasoning-end":
-      return [`block ${part.id}`, true]
-    case "tool-call":
-      return [`call ${part.id}`, true]
-    case "tool-result":
-      return [`result ${part.id}`, true]
-    case "file-change":
-      return part.toolCallId === undefined ? undefined : [`change ${part.toolCallId}`, true]
     case "step-finished": {
       const tokens = part.metadata?.["threadTokens"]
       return Predicate.isNumber(tokens) ? [`step ${tokens}`, true] : undefined
@@ -48,11 +25,9 @@ const thingOf = (part: Bridge.KnownPart): readonly [key: string, ends: boolean] 
       return Predicate.isString(item) ? [`compaction ${item}`, true] : undefined
     }
     default:
-      return undefined
+      return Comparison.thingOf(part)
   }
 }
-
-const outcomeUnknown = "The outcome of this call is unknown: the agent ended before it was recorded."
 
 export interface Options {
   readonly lines: ReadonlyArray<Schema.JsonObject>
@@ -65,49 +40,13 @@ export interface Options {
   readonly directory: string
 }
 
-/** Why the conversation can't be carried on. */
-export interface Lost {
-  readonly lost: string
-}
-
 export const reconcile = Effect.fnUntraced(function*(
   { directory, lines, previous, prompts, tools }: Options
-): Effect.fn.Return<Reconciled | Lost, Bridge.DriverError> {
-  const logged = new Map<string, Logged>()
-  const order: Array<readonly [key: string, n: number]> = []
-  let finished = 0
-  let last = 0
-  yield* Stream.runForEachArray(previous.parts, (parts) =>
-    Effect.sync(() => {
-      for (const { n, part } of parts) {
-        last = n
-        const thing = Bridge.isKnown(part) ? thingOf(part) : undefined
-        if (thing === undefined) continue
-        const [key, ends] = thing
-        if (part.type === "step-finished") finished++
-        const before = logged.get(key)
-        if (before === undefined) {
-          logged.set(key, { first: n, whole: ends })
-          order.push([key, n])
-        } else if (ends) before.whole = true
-      }
-    }))
-
+): Effect.fn.Return<Reconciled | Comparison.Lost, Bridge.DriverError> {
+  const log = yield* Comparison.readLog(previous, thingOf)
   const entries = entriesOf(lines, { prompts, tools, directory })
-  if (entries === undefined) {
-    return finished === 0
-      ? { keep: 0, recovered: [], prompted: false }
-      : { lost: `it holds nothing of turn ${previous.turn}, which has ${finished} finished steps` }
-  }
-  const things = new Set(entries.flatMap(thingsOf))
-
-  // The log counts up to the first thing that the conversation lacks, or that the log has only in part.
-  const cut = order.find(([key]) => !things.has(key) || !logged.get(key)!.whole)
-  const keep = cut === undefined ? last : cut[1] - 1
-  const kept = (key: string) => {
-    const first = logged.get(key)?.first
-    return first !== undefined && first <= keep
-  }
+  if (entries === undefined) return Comparison.withoutPrompt(previous.turn, Comparison.stepsOf(log))
+  const { keep, kept } = Comparison.compare(log, new Set(entries.flatMap(thingsOf)))
   return { keep, recovered: recover(entries, kept), prompted: true }
 })
 
@@ -166,14 +105,13 @@ const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean):
         })
     }
   }
-  // The agent is told the same of these calls when it carries on.
   for (const item of open.values()) {
     if (kept(`result ${item.id}`)) continue
     recovered.push({
       type: "tool-result",
       id: item.id,
       name: Items.called(item).name,
-      result: outcomeUnknown,
+      result: Comparison.outcomeUnknown,
       isFailure: true,
       providerExecuted: item.type !== "dynamicToolCall"
     })
