@@ -19,50 +19,60 @@ const saidBy = (log: ReturnType<typeof makeLog>) => partsOf(log).map((part) => p
 
 /** The cases, to be called in a suite. */
 export const messageConformance = (profile: Profile) => {
-  testOf(profile, "steering", "takes a message while it works, with its next call of the model", (world) =>
-    Effect.gen(function*() {
-      const fs = yield* FileSystem.FileSystem
-      const host = yield* world.open()
-      const log = makeLog("t1")
-      const running = yield* Effect.forkChild(
-        host.run(log, `Do it. ${script({ bash: waitForGo }, { text: "Went on." })}`, allow)
-      )
-      yield* until(() => only(partsOf(log), "tool-call").length === 1)
-      yield* host.agent.steer!({ messageId: id("m1"), prompt: prompt("STEERED") })
-      yield* fs.writeFileString(`${world.directory}/go.txt`, "")
-      const { finishReason } = yield* Fiber.join(running)
-      assert.strictEqual(finishReason, "stop")
-      const [first, second, ...more] = yield* world.server.calls("Do it.")
-      assert.deepStrictEqual(more, [])
-      assert.notInclude(JSON.stringify(messagesOf(first!)), "STEERED")
-      assert.include(JSON.stringify(messagesOf(second!)), "STEERED")
-      assert.deepStrictEqual(only(partsOf(log), "user-message-delivered").map(({ messageId }) => messageId), ["m1"])
-      assert.isBelow(saidBy(log).indexOf("user-message-delivered"), saidBy(log).indexOf("text-start"))
-      assert.strictEqual(textOf(partsOf(log)), "Went on.")
-    }))
+  testOf(
+    profile,
+    "steering",
+    "takes a message while it works, with its next call of the model",
+    (world) =>
+      Effect.gen(function*() {
+        const fs = yield* FileSystem.FileSystem
+        const host = yield* world.open()
+        const log = makeLog("t1")
+        const running = yield* Effect.forkChild(
+          host.run(log, `Do it. ${script({ bash: waitForGo }, { text: "Went on." })}`, allow)
+        )
+        yield* until(() => only(partsOf(log), "tool-call").length === 1)
+        yield* host.agent.steer!({ messageId: id("m1"), prompt: prompt("STEERED") })
+        yield* fs.writeFileString(`${world.directory}/go.txt`, "")
+        const { finishReason } = yield* Fiber.join(running)
+        assert.strictEqual(finishReason, "stop")
+        const [first, second, ...more] = yield* world.server.calls("Do it.")
+        assert.deepStrictEqual(more, [])
+        assert.notInclude(JSON.stringify(messagesOf(first!)), "STEERED")
+        assert.include(JSON.stringify(messagesOf(second!)), "STEERED")
+        assert.deepStrictEqual(only(partsOf(log), "user-message-delivered").map(({ messageId }) => messageId), ["m1"])
+        assert.isBelow(saidBy(log).indexOf("user-message-delivered"), saidBy(log).indexOf("text-start"))
+        assert.strictEqual(textOf(partsOf(log)), "Went on.")
+      })
+  )
 
-  testOf(profile, "steering", "isn't done before it has worked on what it's told with its last answer", (world) =>
-    Effect.gen(function*() {
-      const host = yield* world.open()
-      const log = makeLog("t1")
-      const running = yield* Effect.forkChild(
-        host.run(log, `Do it. ${script({ words: 100, delay: 30 }, { text: "And more." })}`, allow)
-      )
-      yield* until(() => textOf(partsOf(log)).includes("word5"))
-      yield* host.agent.steer!({ messageId: id("m1"), prompt: prompt("STEERED") })
-      const { finishReason } = yield* Fiber.join(running)
-      assert.strictEqual(finishReason, "stop")
-      const calls = yield* world.server.calls("STEERED")
-      assert.strictEqual(calls.length, 1)
-      assert.include(textOf(partsOf(log)), "word99")
-      assert.include(textOf(partsOf(log)), "And more.")
-      assert.deepStrictEqual(only(partsOf(log), "user-message-delivered").map(({ messageId }) => messageId), ["m1"])
-      assert.strictEqual(only(partsOf(log), "step-finished").length, 2)
-      // Without work there's nobody to be told.
-      yield* Effect.ignore(host.agent.steer!({ messageId: id("m2"), prompt: prompt("TOO-LATE") }))
-      yield* host.run(makeLog("t2"), `Again. ${script({ text: "Fine." })}`)
-      assert.deepStrictEqual(yield* world.server.calls("TOO-LATE"), [])
-    }))
+  testOf(
+    profile,
+    "steering",
+    "isn't done before it has worked on what it's told with its last answer",
+    (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const log = makeLog("t1")
+        const running = yield* Effect.forkChild(
+          host.run(log, `Do it. ${script({ words: 100, delay: 30 }, { text: "And more." })}`, allow)
+        )
+        yield* until(() => textOf(partsOf(log)).includes("word5"))
+        yield* host.agent.steer!({ messageId: id("m1"), prompt: prompt("STEERED") })
+        const { finishReason } = yield* Fiber.join(running)
+        assert.strictEqual(finishReason, "stop")
+        const calls = yield* world.server.calls("STEERED")
+        assert.strictEqual(calls.length, 1)
+        assert.include(textOf(partsOf(log)), "word99")
+        assert.include(textOf(partsOf(log)), "And more.")
+        assert.deepStrictEqual(only(partsOf(log), "user-message-delivered").map(({ messageId }) => messageId), ["m1"])
+        assert.strictEqual(only(partsOf(log), "step-finished").length, 2)
+        // Without work there's nobody to be told.
+        yield* Effect.ignore(host.agent.steer!({ messageId: id("m2"), prompt: prompt("TOO-LATE") }))
+        yield* host.run(makeLog("t2"), `Again. ${script({ text: "Fine." })}`)
+        assert.deepStrictEqual(yield* world.server.calls("TOO-LATE"), [])
+      })
+  )
 
   test(profile, "works on a further message in the same turn", (world) =>
     Effect.gen(function*() {
@@ -85,35 +95,40 @@ export const messageConformance = (profile: Profile) => {
       }
     }))
 
-  testOf(profile, "continuation", "tells which messages it has when its turn is continued", (world) =>
-    Effect.gen(function*() {
-      const host = yield* world.open()
-      const log = makeLog("t1")
-      const first = `FIRST ${script({ bash: "echo one >> one.txt" }, { text: "One." })}`
-      yield* host.run(log, first, allow)
-      const later = `SECOND ${script({ bash: "echo two >> done.txt; perl -e 'sleep 1000'" }, { text: "Two." })}`
-      const running = yield* Effect.forkChild(
-        host.run(log, later, { ...allow, message: id("m1") }),
-        { startImmediately: true }
-      )
-      yield* killIn(world, host, "two")
-      assert.isTrue(Exit.isFailure(yield* Fiber.await(running)))
-      yield* host.supervisor.endAll
-      const { messages } = yield* host.agent.reconcile!({
-        turn: log.turn,
-        attempt: 2,
-        messages: [id("m1"), id("m2")],
-        parts: Stream.fromIterable(view(log))
+  testOf(
+    profile,
+    "continuation",
+    "tells which messages it has when its turn is continued",
+    (world) =>
+      Effect.gen(function*() {
+        const host = yield* world.open()
+        const log = makeLog("t1")
+        const first = `FIRST ${script({ bash: "echo one >> one.txt" }, { text: "One." })}`
+        yield* host.run(log, first, allow)
+        const later = `SECOND ${script({ bash: "echo two >> done.txt; perl -e 'sleep 1000'" }, { text: "Two." })}`
+        const running = yield* Effect.forkChild(
+          host.run(log, later, { ...allow, message: id("m1") }),
+          { startImmediately: true }
+        )
+        yield* killIn(world, host, "two")
+        assert.isTrue(Exit.isFailure(yield* Fiber.await(running)))
+        yield* host.supervisor.endAll
+        const { messages } = yield* host.agent.reconcile!({
+          turn: log.turn,
+          attempt: 2,
+          messages: [id("m1"), id("m2")],
+          parts: Stream.fromIterable(view(log))
+        })
+        assert.deepStrictEqual(messages, profile.capabilities.steering ? new Set([id("m1")]) : undefined)
+        const { finishReason } = yield* host.resume(log, first, allow)
+        assert.strictEqual(finishReason, "stop")
+        // What was finished in the prompt's part of the turn counts, and didn't run again.
+        assert.strictEqual((yield* fileOf(`${world.directory}/one.txt`)).trim(), "one")
+        assert.strictEqual(only(partsOf(log), "text-start").length >= 1, true)
+        assert.include(textOf(partsOf(log)), "One.")
+        const last = (yield* world.server.calls("SECOND")).at(-1)!
+        assert.strictEqual(JSON.stringify(messagesOf(last)).split("SECOND").length, 2, "the message is there once")
+        assert.deepStrictEqual(unpaired(messagesOf(last)), [])
       })
-      assert.deepStrictEqual(messages, profile.capabilities.steering ? new Set([id("m1")]) : undefined)
-      const { finishReason } = yield* host.resume(log, first, allow)
-      assert.strictEqual(finishReason, "stop")
-      // What was finished in the prompt's part of the turn counts, and didn't run again.
-      assert.strictEqual((yield* fileOf(`${world.directory}/one.txt`)).trim(), "one")
-      assert.strictEqual(only(partsOf(log), "text-start").length >= 1, true)
-      assert.include(textOf(partsOf(log)), "One.")
-      const last = (yield* world.server.calls("SECOND")).at(-1)!
-      assert.strictEqual(JSON.stringify(messagesOf(last)).split("SECOND").length, 2, "the message is there once")
-      assert.deepStrictEqual(unpaired(messagesOf(last)), [])
-    }))
+  )
 }

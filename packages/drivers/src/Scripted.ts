@@ -5,7 +5,8 @@
  * its own that keeps its conversation in files, so killing either side is what it would be with any other.
  *
  * A prompt scripts its turn by holding a `Script` as JSON between `@@` and `@@`; without one, the agent options'
- * `script` is played, and without that, the agent repeats the prompt.
+ * `script` is played, and without that, the agent repeats the prompt. A message that a host sends into the turn scripts
+ * likewise what comes next, after the step that is played; without a script, the agent repeats it.
  *
  * **Example** (A prompt that scripts its turn)
  *
@@ -144,7 +145,7 @@ const capabilities: Bridge.Capabilities = {
   mcpServers: true,
   effort: true,
   usage: true,
-  steering: false
+  steering: true
 }
 
 interface AgentOptions {
@@ -234,6 +235,11 @@ const open = Effect.fnUntraced(function*(agent: AgentOptions, options: SessionOp
           withAgent((running) => runTurn(running, agent.script, turn, Deferred.succeed(hears, running)))
         ).pipe(Effect.ensuring(Deferred.succeed(hears, undefined)))
       }),
+    steer: ({ messageId, prompt }) =>
+      Effect.flatMap(
+        Effect.suspend(() => Deferred.await(told)),
+        (running) => running === undefined ? Effect.void : tell(running, { type: "message", id: messageId, prompt })
+      ),
     interrupt: Effect.suspend(() => Deferred.await(told)).pipe(
       Effect.flatMap((running) => running === undefined ? Effect.void : tell(running, { type: "interrupt" })),
       Effect.ignore

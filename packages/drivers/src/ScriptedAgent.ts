@@ -79,6 +79,8 @@ export const ToAgent = Schema.Union([
     attempt: Schema.Int,
     /** Absent, a nudge: the turn that the conversation holds is resumed. */
     prompt: Schema.optional(Schema.Array(Bridge.PromptPart)),
+    /** Set where the prompt is a message that a host sent into the turn: it's played after what the turn had before. */
+    message: Schema.optional(Schema.String),
     /** Played where the prompt holds no script. */
     script: Schema.optional(Script),
     model: Schema.optional(Schema.String),
@@ -86,6 +88,8 @@ export const ToAgent = Schema.Union([
     responseFormat: Schema.optional(Bridge.ResponseFormat),
     raw: Schema.Boolean
   }),
+  /** A message for the turn that is played: it's taken before the next step, or at the turn's end. Late, it's dropped. */
+  Schema.Struct({ type: Schema.Literal("message"), id: Schema.String, prompt: Schema.Array(Bridge.PromptPart) }),
   /** The answer to a `call`, an `approval` or a `question` by its id. */
   Schema.Struct({ type: Schema.Literal("answer"), id: Schema.String, answer: Schema.Json }),
   /** Answered by `interrupted` where a turn was running. */
@@ -104,6 +108,8 @@ export type ToAgent = typeof ToAgent.Type
  */
 export const FromAgent = Schema.Union([
   Schema.Struct({ type: Schema.Literal("parts"), parts: Schema.Array(Bridge.AgentPart) }),
+  /** The conversation holds that message, and its steps come next. */
+  Schema.Struct({ type: Schema.Literal("taken"), id: Schema.String }),
   /** A host tool's call, whose part came before. */
   Schema.Struct({
     type: Schema.Literal("call"),
@@ -161,8 +167,12 @@ export const JournalEntry = Schema.Union([
     type: Schema.Literal("turn"),
     turn: Schema.String,
     attempt: Schema.Int,
-    nudged: Schema.Boolean
+    nudged: Schema.Boolean,
+    /** The message that the turn went on with. */
+    message: Schema.optional(Schema.String)
   }),
+  /** A message was taken while the turn was played; it's in the conversation by then. */
+  Schema.Struct({ type: Schema.Literal("taken"), turn: Schema.String, attempt: Schema.Int, id: Schema.String }),
   /** Parts that are about to be written to the driver; `first` counts the step's parts from 0. */
   Schema.Struct({
     type: Schema.Literal("emitted"),

@@ -17,9 +17,10 @@ import type { ToAgent } from "../ScriptedAgent.ts"
 import * as Conversation from "./scriptedConversation.ts"
 import * as Output from "./scriptedOutput.ts"
 import * as Play from "./scriptedPlay.ts"
-import { echo, inPrompt, Script } from "./scriptedScript.ts"
+import { echo, inPrompt, Script, type Step, stepsOf } from "./scriptedScript.ts"
 
 type Open = Extract<ToAgent, { readonly type: "open" }>
+type Message = Pick<Extract<ToAgent, { readonly type: "message" }>, "id" | "prompt">
 type StartTurn = Extract<ToAgent, { readonly type: "turn" }>
 
 /** An agent that was told its conversation. */
@@ -44,6 +45,7 @@ export const open = Effect.fnUntraced(function*(
   const output = yield* Output.make({ ...options, file, stdio })
   const conversation = yield* Conversation.read(file)
   const playing = yield* FiberHandle.make<void, PlatformError>()
+  let messages: Array<Message> = []
   const asked = new Map<string, Deferred.Deferred<Schema.Json>>()
 
   const remember = (entry: Conversation.Entry) =>
@@ -58,27 +60,59 @@ export const open = Effect.fnUntraced(function*(
     return yield* Effect.never
   })
 
-  // The script of a prompt, which is then what the conversation holds.
-  const prompted = Effect.fnUntraced(function*(start: StartTurn, prompt: ReadonlyArray<Bridge.PromptPart>) {
+  const scriptOf = (prompt: ReadonlyArray<Bridge.PromptPart>, otherwise?: Script) => {
     const text = prompt.map((part) => part.type === "text" ? part.text : "").join("\n")
     const json = inPrompt(text)
-    const script = json === undefined
-      ? start.script ?? echo(text)
-      : yield* Effect.mapError(
+    return json === undefined
+      ? Effect.succeed(otherwise ?? echo(text))
+      : Effect.mapError(
         Schema.decodeEffect(Schema.fromJsonString(Script))(json),
         (error) => new Play.Failed({ kind: "invalid-request", message: `The prompt's script: ${error.message}` })
       )
+  }
+
+  // The script of a prompt, which is then what the conversation holds.
+  const prompted = Effect.fnUntraced(function*(start: StartTurn, prompt: ReadonlyArray<Bridge.PromptPart>) {
+    const script = yield* scriptOf(prompt, start.script)
     const dies = script.crashes?.find((crash) => crash.at === "prompt" && (crash.attempt ?? 1) === start.attempt)
     if (dies !== undefined) return yield* crash(dies)
     yield* remember({ type: "prompt", turn: start.turn, attempt: start.attempt, prompt, script })
     return script
   })
 
-  const nudged = Effect.fnUntraced(function*({ attempt, turn }: StartTurn) {
+  const recordOf = (turn: string) => {
     const record = conversation.turns.get(turn)
-    if (record === undefined) {
-      return yield* new Play.Failed({ kind: "invalid-request", message: `The conversation holds no turn ${turn}.` })
-    }
+    return record === undefined
+      ? Effect.fail(new Play.Failed({ kind: "invalid-request", message: `The conversation holds no turn ${turn}.` }))
+      : Effect.succeed(record)
+  }
+
+  // What a host sent into a turn comes before the step with that index; without one, after all.
+  const addMessage = Effect.fnUntraced(function*(
+    { attempt, turn }: StartTurn,
+    { id, prompt }: Message,
+    index?: number
+  ) {
+    const record = yield* recordOf(turn)
+    const script = yield* scriptOf(prompt)
+    const at = index ?? Conversation.stepsIn(record).length
+    yield* remember({ type: "message", turn, attempt, id, at, prompt, script })
+    return script
+  })
+
+  const takeMessages = (start: StartTurn) =>
+    Effect.fnUntraced(function*(at: number) {
+      const steps: Array<Step> = []
+      for (let message = messages.shift(); message !== undefined; message = messages.shift()) {
+        steps.push(...stepsOf(yield* addMessage(start, message, at + steps.length)))
+        yield* output.journal({ type: "taken", turn: start.turn, attempt: start.attempt, id: message.id })
+        yield* output.send({ type: "taken", id: message.id })
+      }
+      return steps
+    })
+
+  const nudged = Effect.fnUntraced(function*({ attempt, turn }: StartTurn) {
+    const record = yield* recordOf(turn)
     yield* remember({ type: "nudge", turn, attempt })
     return record.script
   })
@@ -121,18 +155,30 @@ export const open = Effect.fnUntraced(function*(
   })
 
   const play = Effect.fnUntraced(function*(start: StartTurn) {
-    const { attempt, prompt, turn } = start
-    yield* output.journal({ type: "turn", turn, attempt, nudged: prompt === undefined })
-    const script = yield* prompt === undefined ? nudged(start) : prompted(start, prompt)
+    const { attempt, message, prompt, turn } = start
+    messages = []
+    yield* output.journal({ type: "turn", turn, attempt, nudged: prompt === undefined, message })
+    const script = prompt === undefined
+      ? yield* nudged(start)
+      : message === undefined
+      ? yield* prompted(start, prompt)
+      : yield* Effect.andThen(
+        addMessage(start, { id: message, prompt }),
+        Effect.map(recordOf(turn), ({ script }) => script)
+      )
+    const record = yield* recordOf(turn)
     yield* Play.play({
       script,
+      steps: Conversation.stepsIn(record),
+      takeMessages: takeMessages(start),
       turn,
       attempt,
-      done: conversation.turns.get(turn)!.steps,
+      done: record.steps,
       raw: start.raw,
       directory: options.told.directory,
       output,
       remember,
+      finished: (at, parts) => Effect.sync(() => Conversation.apply(conversation, { type: "step", ...at, parts })),
       ask,
       crash,
       compacted: (summary) => remember({ type: "compaction", summary }),
@@ -177,6 +223,11 @@ export const open = Effect.fnUntraced(function*(
           return Effect.suspend(() => {
             const heard = asked.get(message.id)
             return heard === undefined ? Effect.void : Effect.asVoid(Deferred.succeed(heard, message.answer))
+          })
+        case "message":
+          return Effect.sync(() => {
+            // Between turns nothing takes it.
+            if (FiberHandle.getUnsafe(playing)._tag === "Some") messages.push(message)
           })
         // A stubborn turn holds nothing up but its own end.
         case "interrupt":

@@ -10,7 +10,7 @@ import type { PlatformError } from "effect/PlatformError"
 import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import { lines } from "./scriptedFiles.ts"
-import { Script } from "./scriptedScript.ts"
+import { Script, type Step, stepsOf } from "./scriptedScript.ts"
 
 const format = 1
 
@@ -27,6 +27,16 @@ const Entry = Schema.Union([
     type: Schema.Literal("prompt"),
     turn: Schema.String,
     attempt: Schema.Int,
+    prompt: Schema.Array(Bridge.PromptPart),
+    script: Script
+  }),
+  // A message that a host sent into the turn. Its steps come before the one that had the index `at`.
+  Schema.Struct({
+    type: Schema.Literal("message"),
+    turn: Schema.String,
+    attempt: Schema.Int,
+    id: Schema.String,
+    at: Schema.Int,
     prompt: Schema.Array(Bridge.PromptPart),
     script: Script
   }),
@@ -63,6 +73,8 @@ export interface TurnRecord {
   /** The finished steps by index: the attempt that finished each, and how many parts it has. */
   readonly steps: Map<number, { readonly attempt: number; readonly parts: number }>
   readonly answers: Array<{ readonly id: string; readonly answer: Schema.Json }>
+  /** In the order in which they were taken, as `at` counts. */
+  readonly messages: Array<Extract<Entry, { readonly type: "message" }>>
   nudges: number
   ended: boolean
 }
@@ -86,15 +98,32 @@ export const apply = (conversation: Conversation, entry: Entry): void => {
     const { prompt, script, turn } = entry
     // A turn that is prompted again takes its place at the end.
     conversation.turns.delete(turn)
-    conversation.turns.set(turn, { turn, prompt, script, steps: new Map(), answers: [], nudges: 0, ended: false })
+    conversation.turns.set(turn, {
+      turn,
+      prompt,
+      script,
+      steps: new Map(),
+      answers: [],
+      messages: [],
+      nudges: 0,
+      ended: false
+    })
     return
   }
   const turn = conversation.turns.get(entry.turn)
   if (turn === undefined) return
   if (entry.type === "nudge") turn.nudges++
   else if (entry.type === "answer") turn.answers.push({ id: entry.id, answer: entry.answer })
+  else if (entry.type === "message") turn.messages.push(entry)
   else if (entry.type === "step") turn.steps.set(entry.step, { attempt: entry.attempt, parts: entry.parts })
   else turn.ended = true
+}
+
+/** All steps of a turn, those of its messages included. */
+export const stepsIn = ({ messages, script }: TurnRecord): Array<Step> => {
+  const steps = [...stepsOf(script)]
+  for (const { at, script } of messages) steps.splice(at, 0, ...stepsOf(script))
+  return steps
 }
 
 const unreadable = (path: string) => (error: PlatformError) =>

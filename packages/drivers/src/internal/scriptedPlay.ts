@@ -15,7 +15,7 @@ import type { FromAgent } from "../ScriptedAgent.ts"
 import type { Entry } from "./scriptedConversation.ts"
 import type { At, Output, Request } from "./scriptedOutput.ts"
 import { burst, pieces, type Position, randomText } from "./scriptedRandom.ts"
-import { type Action, type Crash, type Script, stepsOf } from "./scriptedScript.ts"
+import type { Action, Crash, Script, Step } from "./scriptedScript.ts"
 
 /** The script fails the turn, or is none. */
 export class Failed extends Data.TaggedError("Failed")<{
@@ -28,6 +28,10 @@ export interface Options {
   readonly script: Script
   readonly turn: string
   readonly attempt: number
+  /** All steps of the turn, as far as they're known. */
+  readonly steps: ReadonlyArray<Step>
+  /** Takes the messages that wait: their steps come before the one that has this index. */
+  readonly takeMessages: (at: number) => Effect.Effect<ReadonlyArray<Step>, PlatformError | Failed>
   /** The steps that an earlier attempt finished. */
   readonly done: ReadonlyMap<number, unknown>
   /** Whether the agent's own events are wanted. */
@@ -35,6 +39,8 @@ export interface Options {
   readonly directory: string
   readonly output: Output
   readonly remember: (entry: Entry) => Effect.Effect<void, PlatformError>
+  /** Takes note that the conversation holds the step finished. */
+  readonly finished: (at: At, parts: number) => Effect.Effect<void>
   readonly ask: (at: At, request: Request) => Effect.Effect<Schema.Json, PlatformError>
   readonly crash: (how: Crash) => Effect.Effect<never, PlatformError>
   readonly compacted: (summary: string) => Effect.Effect<void, PlatformError>
@@ -65,10 +71,12 @@ export const play = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   FileSystem.FileSystem | Path.Path | ChildProcessSpawner
 > {
   const { attempt, output, script, turn } = options
-  const steps = stepsOf(script)
-  for (let index = 0; index < steps.length; index++) {
+  const steps = [...options.steps]
+  for (let index = 0;; index++) {
     if (options.done.has(index)) continue
+    steps.splice(index, 0, ...(yield* options.takeMessages(index)))
     const step = steps[index]
+    if (step === undefined) return
     const at: At = { turn, attempt, step: index }
     const crashes = (script.crashes ?? []).filter((crash) =>
       (crash.attempt ?? 1) === attempt && (crash.step ?? 0) === index
@@ -92,7 +100,7 @@ export const play = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         ...(step.finishReason === undefined ? {} : { finishReason: step.finishReason }),
         metadata: { step: index }
       },
-      dieAt("recorded")
+      Effect.andThen(Effect.suspend(() => options.finished(at, output.count())), dieAt("recorded"))
     )
     yield* dieAt(output.count())
   }

@@ -97,6 +97,8 @@ const isAgents = (part: Bridge.Part): part is Bridge.AgentPart => {
     case "tool-approval-response":
     case "question":
     case "question-answer":
+    case "user-message":
+    case "user-message-delivered":
     case "turn-continued":
     case "part-fragment":
       return false
@@ -129,17 +131,21 @@ export const reconcile = Effect.fnUntraced(function*(path: string, previous: Pre
 
   const record = (yield* read(path)).turns.get(previous.turn)
   if (record === undefined) {
-    if (finished.length === 0) return { keep: 0, recovered: [], prompted: false } satisfies Reconciled
+    if (finished.length === 0) {
+      return { keep: 0, recovered: [], prompted: false, messages: new Set() } satisfies Reconciled
+    }
     return yield* new ConversationUnreadable({
       problem: `it holds nothing of turn ${previous.turn}, which has ${finished.length} finished steps`
     })
   }
 
+  const messages = new Set(record.messages.map(({ id }) => Bridge.MessageId.make(id)))
+
   // Steps that both hold finished: the conversation lacks some of the log's where its file lost its end.
   let common = 0
   while (common < finished.length && record.steps.has(common)) common++
   if (common < finished.length || !record.steps.has(common)) {
-    return { keep: lastNumber(common), recovered: [], prompted: true } satisfies Reconciled
+    return { keep: lastNumber(common), recovered: [], prompted: true, messages } satisfies Reconciled
   }
 
   const parts = yield* partsFrom(path, record, common)
@@ -161,6 +167,7 @@ export const reconcile = Effect.fnUntraced(function*(path: string, previous: Pre
     keep,
     recovered,
     prompted: true,
+    messages,
     ...(lost === 0
       ? {}
       : { notice: `The agent kept no parts of ${lost} steps that it finished: they are missing here.` })

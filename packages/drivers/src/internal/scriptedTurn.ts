@@ -96,6 +96,7 @@ export const runTurn = Effect.fnUntraced(function*(
     turn: turn.turn,
     attempt: turn.attempt,
     prompt: turn.continued?.prompted === true ? undefined : turn.prompt,
+    message: turn.message,
     script,
     model: turn.model,
     effort: turn.effort,
@@ -108,6 +109,9 @@ export const runTurn = Effect.fnUntraced(function*(
     switch (message.type) {
       case "parts":
         for (const part of message.parts) yield* turn.emit(part)
+        return undefined
+      case "taken":
+        yield* turn.delivered(Bridge.MessageId.make(message.id))
         return undefined
       case "call": {
         const { id, name, params } = message
