@@ -1,7 +1,7 @@
 /**
  * Runs the checks named as arguments, or all of them, and says which failed.
  *
- *   bun scripts/check.ts [types] [lint] [format] [imports] [house] [docs] [protocol]
+ *   bun scripts/check.ts [types] [lint] [format] [imports] [house] [docs] [protocol] [generated]
  */
 import { spawnSync } from "node:child_process"
 import { typeChecker } from "./typeChecker.ts"
@@ -21,7 +21,8 @@ const checks: Record<string, () => ReadonlyArray<string>> = {
   imports: () => [bun, "scripts/checkImports.ts"],
   house: () => [bun, "scripts/checkHouse.ts"],
   docs: () => [bun, "scripts/checkDocs.ts"],
-  protocol: () => [bun, "scripts/checkProtocol.ts"]
+  protocol: () => [bun, "scripts/checkProtocol.ts"],
+  generated: () => [bun, "scripts/generate.ts", "--check"]
 }
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(checks)

@@ -17,7 +17,7 @@ import * as Stream from "effect/Stream"
  * The launch line can't be used. The message is one line that names the field and what was expected, and never holds a
  * value.
  *
- * @remedy Correct the field that it names: docs/protocol.md, "Launch", says what each may be.
+ * @remedy Correct the field that it names: docs/protocol.md, "1. Launch", says what each may be.
  * @client It is `BridgeUnavailable` with the reason `LaunchFailed`, or `InvalidOptions` where the client sees it
  *   before the launch; both are final.
  * @category errors
