@@ -3,11 +3,11 @@
  */
 import { assert } from "@effect/vitest"
 import * as Acp from "@gangway/drivers/Acp"
-import { noCapabilities } from "@gangway/server/Driver"
 import { Effect, FileSystem, Redacted } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { driverConformance } from "../conformance/driver.ts"
 import { failure, fileOf, only, play, type Profile, suite, test } from "../conformance/driverWorld.ts"
+import { opencode as expected } from "../conformance/expectations.ts"
 import { installAgent } from "../installAgent.ts"
 import { mcpServer } from "./mcpServer.ts"
 
@@ -19,7 +19,7 @@ const model = {
 }
 
 const opencode: Profile = {
-  name: "OpenCode",
+  ...expected,
   agent: await installAgent("opencode"),
   make: ({ env = {}, home, program, url }) =>
     Acp.Acp.make({
@@ -44,32 +44,19 @@ const opencode: Profile = {
         ...env
       }
     }).pipe(Effect.provide(Loopback.layer)),
-  capabilities: {
-    ...noCapabilities,
-    reasoning: true,
-    hostTools: true,
-    approvals: true,
-    images: true,
-    fileChanges: true,
-    continuation: true,
-    mcpServers: true
-  },
   shell: "bash",
   hostTool: (name) => `host_${name}`,
   fileOf: (params) => (params as { filePath: string }).filePath,
   effortOf: () => undefined,
   holdsCall: (written, command) => written.includes(`"input":{"command":"${command}`),
   structured: { answer: () => ({}), asks: () => false },
-  tellsCutSteps: false,
-  compactsAsTold: false,
   // A database, which it deletes rows of.
   ownFiles: /^\.local\/share\/opencode\/opencode\.db/,
   written: (home) =>
     Effect.map(
       Effect.forEach(["", "-wal"], (end) => fileOf(`${home}/.local/share/opencode/opencode.db${end}`)),
       (files) => files.join("")
-    ),
-  untold: new Set(["cache-writes", "denials", "failures", "retries"])
+    )
 }
 
 driverConformance(opencode)

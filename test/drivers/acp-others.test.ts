@@ -4,11 +4,11 @@
  */
 import { assert } from "@effect/vitest"
 import * as Acp from "@gangway/drivers/Acp"
-import { noCapabilities } from "@gangway/server/Driver"
 import { Effect, Fiber, FileSystem, Redacted } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { makeLog, partsOf, textOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import { abort, allow, fileOf, only, play, type Profile, suite, test, waitForFile } from "../conformance/driverWorld.ts"
+import { gemini, qwen } from "../conformance/expectations.ts"
 import { installAgent } from "../installAgent.ts"
 import { script } from "../model/Script.ts"
 
@@ -16,13 +16,6 @@ type Agent = Pick<Profile, "name" | "agent" | "make" | "capabilities" | "shell">
   readonly edit: string
   /** What a command's result shows of what it printed. */
   readonly showsOutput: boolean
-}
-
-const capabilities = {
-  ...noCapabilities,
-  reasoning: true,
-  approvals: true,
-  fileChanges: true
 }
 
 const settings = (path: string, selectedType: string) =>
@@ -34,7 +27,7 @@ const settings = (path: string, selectedType: string) =>
 
 const agents: ReadonlyArray<Agent> = [
   {
-    name: "Gemini CLI",
+    ...gemini,
     agent: await installAgent("gemini"),
     make: ({ home, program, url }) =>
       settings(`${home}/.gemini`, "gemini-api-key").pipe(
@@ -47,13 +40,12 @@ const agents: ReadonlyArray<Agent> = [
         })),
         Effect.provide(Loopback.layer)
       ),
-    capabilities,
     shell: "run_shell_command",
     edit: "replace",
     showsOutput: false
   },
   {
-    name: "Qwen Code",
+    ...qwen,
     agent: await installAgent("qwen"),
     make: ({ home, program, url }) =>
       settings(`${home}/.qwen`, "openai").pipe(
@@ -66,7 +58,6 @@ const agents: ReadonlyArray<Agent> = [
         })),
         Effect.provide(Loopback.layer)
       ),
-    capabilities: { ...capabilities, continuation: true, usage: true },
     shell: "run_shell_command",
     edit: "edit",
     showsOutput: true

@@ -20,12 +20,13 @@ import {
   suite,
   test
 } from "../conformance/driverWorld.ts"
+import { claudeCode } from "../conformance/expectations.ts"
 import { installAgent } from "../installAgent.ts"
 import { script } from "../model/Script.ts"
 import { mcpServer } from "./mcpServer.ts"
 
 const claude: Profile = {
-  name: "Claude Code",
+  ...claudeCode,
   agent: await installAgent("claude-code"),
   make: ({ env = {}, home, program, url }) =>
     ClaudeCode.ClaudeCode.make({
@@ -42,23 +43,6 @@ const claude: Profile = {
         ...env
       }
     }),
-  capabilities: {
-    reasoning: true,
-    toolParams: true,
-    hostTools: true,
-    approvals: true,
-    questions: true,
-    images: true,
-    fileChanges: true,
-    compaction: true,
-    continuation: true,
-    state: true,
-    structuredOutput: true,
-    mcpServers: true,
-    effort: true,
-    usage: true,
-    steering: true
-  },
   shell: "Bash",
   hostTool: (name) => `mcp__host__${name}`,
   fileOf: (params) => (params as { file_path: string }).file_path,
@@ -68,8 +52,6 @@ const claude: Profile = {
     answer: (value) => ({ tool: ["StructuredOutput", value as Schema.JsonObject] }),
     asks: (body) => JSON.stringify((body as { tools: unknown }).tools).includes("StructuredOutput")
   },
-  tellsCutSteps: true,
-  compactsAsTold: true,
   ownFiles: /^$/
 }
 

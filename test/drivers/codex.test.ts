@@ -12,13 +12,14 @@ import * as Messages from "../../packages/drivers/src/internal/codexMessages.ts"
 import { textOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import { driverConformance } from "../conformance/driver.ts"
 import { fileOf, kinds, only, play, type Profile, suite, test } from "../conformance/driverWorld.ts"
+import { codex as expected } from "../conformance/expectations.ts"
 import { installAgent } from "../installAgent.ts"
 import { script } from "../model/Script.ts"
 import { type Document, missing } from "./codexProtocol.ts"
 import { mcpServer } from "./mcpServer.ts"
 
 const codex: Profile = {
-  name: "Codex",
+  ...expected,
   agent: await installAgent("codex"),
   make: ({ env = {}, home, program, url }) =>
     Codex.Codex.make({
@@ -35,23 +36,6 @@ const codex: Profile = {
       // It runs commands by login shells: a user's own start-up files have no place here.
       env: { HOME: home, ...env }
     }),
-  capabilities: {
-    reasoning: true,
-    toolParams: false,
-    hostTools: true,
-    approvals: true,
-    questions: true,
-    images: true,
-    fileChanges: true,
-    compaction: true,
-    continuation: true,
-    state: true,
-    structuredOutput: true,
-    mcpServers: true,
-    effort: true,
-    usage: true,
-    steering: false
-  },
   shell: "shell",
   hostTool: (name) => name,
   fileOf: (params) => (params as { changes: [{ path: string }] }).changes[0].path,
@@ -61,8 +45,6 @@ const codex: Profile = {
     answer: (value) => ({ text: JSON.stringify(value) }),
     asks: (body) => (body as { text?: { format?: unknown } }).text?.format !== undefined
   },
-  tellsCutSteps: false,
-  compactsAsTold: false,
   ownFiles: /^skills\/\.system\//
 }
 
