@@ -1,20 +1,16 @@
 /**
- * A running agent of the Agent Client Protocol: JSON-RPC over its standard input and output, one message a line.
- *
- * Messages are taken one after the other, so an agent that tells more than the log takes is slowed down by its own
- * pipe, and an answer comes after all that was told before it.
+ * A running agent of the Agent Client Protocol: JSON-RPC over its standard input and output.
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import type { AgentCommand, AgentProcess, AgentProcesses } from "@gangway/server/Supervisor"
 import * as Data from "effect/Data"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberMap from "effect/FiberMap"
 import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
+import * as JsonAgent from "./jsonAgent.ts"
 
 export const driver = "acp"
 
@@ -60,8 +56,6 @@ export interface Handlers {
   readonly onExit: (connection: Connection, problem: string) => Effect.Effect<void>
 }
 
-const parse = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Unknown))
-
 const ErrorAnswer = Schema.Struct({
   code: Schema.Finite,
   message: Schema.String,
@@ -75,25 +69,15 @@ export const start = Effect.fnUntraced(function*(
   command: AgentCommand,
   handlers: Handlers
 ): Effect.fn.Return<Connection, Bridge.DriverError, Scope.Scope> {
-  const process = yield* processes.spawn(command)
-  const waiting = new Map<number, Deferred.Deferred<Schema.Json, RpcError | Bridge.DriverError>>()
+  const agent = yield* JsonAgent.start<RpcError>(processes, command, { driver, title: "the agent" })
   const answering = yield* FiberMap.make<string | number>()
-  let requests = 0
-  let gone = false
-  const write = (message: object) => process.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`)
+  const write = (message: object) => agent.write(versioned(message))
 
   const connection: Connection = {
-    process,
-    request: Effect.fnUntraced(function*(method, params) {
-      if (gone) return yield* failed("exit", "the agent has ended")
-      const id = requests++
-      const answer = Deferred.makeUnsafe<Schema.Json, RpcError | Bridge.DriverError>()
-      waiting.set(id, answer)
-      yield* write({ id, method, params })
-      return yield* Deferred.await(answer)
-    }),
+    process: agent.process,
+    request: (method, params) => agent.ask((id) => versioned({ id, method, params })),
     notify: (method, params) => Effect.ignore(write({ method, params })),
-    gone: () => gone
+    gone: agent.gone
   }
 
   const answer = (id: string | number, method: string, params: Schema.Json) =>
@@ -107,54 +91,28 @@ export const start = Effect.fnUntraced(function*(
       }).pipe(Effect.ignore)
     )
 
-  const take = (line: string): Effect.Effect<void> => {
-    const message = Option.getOrUndefined(parse(line))
-    // What isn't JSON-RPC is a warning that strayed onto standard output.
-    if (!Predicate.isObject(message)) return Effect.void
-    const { id, method } = message
+  const onMessage = (message: Schema.JsonObject): Effect.Effect<void> => {
+    const { error, id, method, params, result = null } = message
     if (Predicate.isString(method)) {
-      const params = (message["params"] ?? {}) as Schema.Json
-      if (Predicate.isString(id) || Predicate.isNumber(id)) return Effect.asVoid(answer(id, method, params))
-      if (method !== "$/cancel_request") return handlers.onNotification(connection, method, params)
+      if (Predicate.isString(id) || Predicate.isNumber(id)) return Effect.asVoid(answer(id, method, params ?? {}))
+      if (method !== "$/cancel_request") return handlers.onNotification(connection, method, params ?? {})
       const taken = Predicate.isObject(params) ? params["requestId"] : undefined
       return Predicate.isString(taken) || Predicate.isNumber(taken) ? FiberMap.remove(answering, taken) : Effect.void
     }
-    const asked = Predicate.isNumber(id) ? waiting.get(id) : undefined
-    if (asked === undefined) return Effect.void
-    waiting.delete(id as number)
-    if (!("error" in message)) return Effect.asVoid(Deferred.succeed(asked, (message["result"] ?? null) as Schema.Json))
-    const error = Option.getOrElse(decodeError(message["error"]), () => ({
+    if (!Predicate.isNumber(id)) return Effect.void
+    if (!("error" in message)) return agent.settle(id, Effect.succeed(result))
+    const refusal = Option.getOrElse(decodeError(error), () => ({
       code: RpcCode.internal,
       message: "the agent refused a request"
     }))
-    return Effect.asVoid(Deferred.fail(asked, new RpcError(error)))
+    return agent.settle(id, Effect.fail(new RpcError(refusal)))
   }
 
-  // Its last messages may still be on their way when it has ended.
-  yield* Effect.forkScoped(Effect.andThen(process.exit, Effect.sync(() => void (gone = true))))
-  yield* process.lines.pipe(
-    Stream.runForEach(take),
-    Effect.matchEffect({
-      onSuccess: () => howItEnded(process),
-      // It would wait for ever on a pipe that nobody reads.
-      onFailure: (error) => Effect.as(process.end, error.problem)
-    }),
-    Effect.flatMap(Effect.fnUntraced(function*(problem) {
-      gone = true
-      for (const answer of waiting.values()) yield* Deferred.fail(answer, failed("exit", problem))
-      yield* FiberMap.clear(answering)
-      yield* handlers.onExit(connection, problem)
-    })),
-    Effect.forkScoped
-  )
+  yield* agent.listen({
+    onMessage,
+    onExit: (problem) => Effect.andThen(FiberMap.clear(answering), handlers.onExit(connection, problem))
+  })
   return connection
 })
 
-const howItEnded = Effect.fnUntraced(function*(process: AgentProcess) {
-  // One that only closed its output is of no use any more.
-  if (Option.isNone(yield* Effect.timeoutOption(process.exit, "2 seconds"))) yield* process.end
-  const { code, signal } = yield* process.exit
-  const stderr = (yield* process.stderr).trim()
-  const how = signal === undefined ? `with code ${code}` : `by ${signal}`
-  return `the agent ended ${how}${stderr === "" ? "" : `: ${stderr}`}`
-})
+const versioned = (message: object) => ({ jsonrpc: "2.0", ...message })

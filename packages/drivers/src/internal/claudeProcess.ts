@@ -3,14 +3,12 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import type { AgentCommand, AgentProcess, AgentProcesses } from "@gangway/server/Supervisor"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
 import { FromClaude, type Prompt } from "./claudeMessages.ts"
+import * as JsonAgent from "./jsonAgent.ts"
 
 export const driver = "claude-code"
 
@@ -37,7 +35,6 @@ export interface Handlers {
   readonly onExit: (claude: Claude, problem: string) => Effect.Effect<void>
 }
 
-const parse = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Unknown))
 const decode = Schema.decodeUnknownOption(FromClaude)
 
 /** Starts the CLI. Its messages are handled by a fiber of the current scope. */
@@ -46,75 +43,34 @@ export const start = Effect.fnUntraced(function*(
   command: AgentCommand,
   handlers: Handlers
 ): Effect.fn.Return<Claude, Bridge.DriverError, Scope.Scope> {
-  const process = yield* processes.spawn(command)
-  const waiting = new Map<string, Deferred.Deferred<Schema.Json, Bridge.DriverError>>()
-  let requests = 0
-  let gone = false
-  const write = (message: object) => process.write(`${JSON.stringify(message)}\n`)
-
+  const agent = yield* JsonAgent.start<Bridge.DriverError>(processes, command, { driver, title: "Claude Code" })
   const claude: Claude = {
-    process,
-    say: write,
-    ask: Effect.fnUntraced(function*(request) {
-      if (gone) return yield* failed("exit", "Claude Code has ended")
-      const id = `gangway-${requests++}`
-      const answer = Deferred.makeUnsafe<Schema.Json, Bridge.DriverError>()
-      waiting.set(id, answer)
-      yield* write({ type: "control_request", request_id: id, request })
-      return yield* Deferred.await(answer)
-    }),
+    process: agent.process,
+    say: agent.write,
+    ask: (request) => agent.ask((number) => ({ type: "control_request", request_id: `gangway-${number}`, request })),
     answer: (requestId, response) =>
       Effect.ignore(
-        write({ type: "control_response", response: { subtype: "success", request_id: requestId, response } })
+        agent.write({ type: "control_response", response: { subtype: "success", request_id: requestId, response } })
       ),
     refuse: (requestId, error) =>
       Effect.ignore(
-        write({ type: "control_response", response: { subtype: "error", request_id: requestId, error } })
+        agent.write({ type: "control_response", response: { subtype: "error", request_id: requestId, error } })
       ),
-    gone: () => gone
+    gone: agent.gone
   }
-
-  const take = (line: string): Effect.Effect<void> => {
-    const json = Option.getOrUndefined(parse(line))
-    // Warnings of the runtime may come between the messages.
-    if (!Predicate.isObject(json)) return Effect.void
-    const message = Option.getOrUndefined(decode(json))
-    if (message?.type !== "control_response") return handlers.onMessage(claude, message, json as Schema.Json)
-    const { error, request_id, response, subtype } = message.response
-    const answer = waiting.get(request_id)
-    waiting.delete(request_id)
-    if (answer === undefined) return Effect.void
-    return Effect.asVoid(
-      subtype === "success"
-        ? Deferred.succeed(answer, response ?? null)
-        : Deferred.fail(answer, failed("protocol", error ?? "Claude Code refused a request"))
-    )
-  }
-
-  // Its last messages may still be on their way when it has ended.
-  yield* Effect.forkScoped(Effect.andThen(process.exit, Effect.sync(() => void (gone = true))))
-  yield* process.lines.pipe(
-    Stream.runForEach(take),
-    Effect.matchEffect({
-      onSuccess: () => howItEnded(process),
-      // It would wait for ever on a pipe that nobody reads.
-      onFailure: (error) => Effect.as(process.end, error.problem)
-    }),
-    Effect.flatMap(Effect.fnUntraced(function*(problem) {
-      gone = true
-      for (const answer of waiting.values()) yield* Deferred.fail(answer, failed("exit", problem))
-      yield* handlers.onExit(claude, problem)
-    })),
-    Effect.forkScoped
-  )
+  yield* agent.listen({
+    onMessage: (json) => {
+      const message = Option.getOrUndefined(decode(json))
+      if (message?.type !== "control_response") return handlers.onMessage(claude, message, json)
+      const { error, request_id, response, subtype } = message.response
+      return agent.settle(
+        Number(/^gangway-(\d+)$/.exec(request_id)?.[1]),
+        subtype === "success"
+          ? Effect.succeed(response ?? null)
+          : Effect.fail(failed("protocol", error ?? "Claude Code refused a request"))
+      )
+    },
+    onExit: (problem) => handlers.onExit(claude, problem)
+  })
   return claude
-})
-
-const howItEnded = Effect.fnUntraced(function*(process: AgentProcess) {
-  // One that only closed its output is of no use any more.
-  if (Option.isNone(yield* Effect.timeoutOption(process.exit, "2 seconds"))) yield* process.end
-  const { code, signal } = yield* process.exit
-  const stderr = (yield* process.stderr).trim()
-  const how = signal === undefined ? `with code ${code}` : `by ${signal}`
-  return `Claude Code ended ${how}${stderr === "" ? "" : `: ${stderr}`}`
 })

@@ -3,13 +3,12 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import type { AgentCommand, AgentProcess, AgentProcesses } from "@gangway/server/Supervisor"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
 import * as Messages from "./codexMessages.ts"
+import * as JsonAgent from "./jsonAgent.ts"
 
 export const driver = "codex"
 
@@ -50,7 +49,6 @@ export interface Handlers {
   readonly onExit: (codex: Codex, problem: string) => Effect.Effect<void>
 }
 
-const parse = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Json))
 const decodeMessage = Schema.decodeUnknownOption(Messages.Message)
 const decodeNotification = Schema.decodeUnknownOption(Messages.Notification)
 const decodeRequest = Schema.decodeUnknownOption(Messages.ServerRequest)
@@ -61,76 +59,37 @@ export const start = Effect.fnUntraced(function*(
   command: AgentCommand,
   handlers: Handlers
 ): Effect.fn.Return<Codex, Bridge.DriverError, Scope.Scope> {
-  const process = yield* processes.spawn(command)
-  const waiting = new Map<Messages.RequestId, Deferred.Deferred<Schema.Json, Bridge.DriverError>>()
-  let requests = 0
-  let gone = false
-  const write = (message: object) => process.write(`${JSON.stringify(message)}\n`)
-
+  const agent = yield* JsonAgent.start<Bridge.DriverError>(processes, command, { driver, title: "Codex" })
   const codex: Codex = {
-    process,
-    ask: Effect.fnUntraced(function*(method, params) {
-      if (gone) return yield* failed("exit", "Codex has ended")
-      const id = requests++
-      const answer = Deferred.makeUnsafe<Schema.Json, Bridge.DriverError>()
-      waiting.set(id, answer)
-      yield* write({ id, method, params })
-      return yield* Deferred.await(answer)
-    }),
-    tell: (method) => write({ method }),
-    answer: (id, result) => Effect.ignore(write({ id, result })),
-    refuse: (id, message) => Effect.ignore(write({ id, error: { code: -32601, message } })),
-    gone: () => gone
+    process: agent.process,
+    ask: (method, params) => agent.ask((id) => ({ id, method, params })),
+    tell: (method) => agent.write({ method }),
+    answer: (id, result) => Effect.ignore(agent.write({ id, result })),
+    refuse: (id, message) => Effect.ignore(agent.write({ id, error: { code: -32601, message } })),
+    gone: agent.gone
   }
-
-  const take = (line: string): Effect.Effect<void> => {
-    const json = Option.getOrUndefined(parse(line))
-    const message = Option.getOrUndefined(decodeMessage(json))
-    if (json === undefined || message === undefined) return Effect.void
-    const { error, id, method, result = null } = message
-    if (method === undefined) {
-      const answer = id === undefined ? undefined : waiting.get(id)
-      if (id === undefined || answer === undefined) return Effect.void
-      waiting.delete(id)
-      return Effect.asVoid(
-        error === undefined
-          ? Deferred.succeed(answer, result)
-          : Deferred.fail(answer, failed("protocol", error.message))
-      )
-    }
-    if (id === undefined) {
-      return handlers.onNotification(codex, Option.getOrUndefined(decodeNotification(json)), json)
-    }
-    const request = Option.getOrUndefined(decodeRequest(json))
-    return request === undefined
-      ? codex.refuse(id, `${method} is not supported`)
-      : handlers.onRequest(codex, id, request, json)
-  }
-
-  // Its last messages may still be on their way when it has ended.
-  yield* Effect.forkScoped(Effect.andThen(process.exit, Effect.sync(() => void (gone = true))))
-  yield* process.lines.pipe(
-    Stream.runForEach(take),
-    Effect.matchEffect({
-      onSuccess: () => howItEnded(process),
-      // It would wait for ever on a pipe that nobody reads.
-      onFailure: (error) => Effect.as(process.end, error.problem)
-    }),
-    Effect.flatMap(Effect.fnUntraced(function*(problem) {
-      gone = true
-      for (const answer of waiting.values()) yield* Deferred.fail(answer, failed("exit", problem))
-      yield* handlers.onExit(codex, problem)
-    })),
-    Effect.forkScoped
-  )
+  yield* agent.listen({
+    onMessage: (json) => {
+      const message = Option.getOrUndefined(decodeMessage(json))
+      if (message === undefined) return Effect.void
+      const { error, id, method, result = null } = message
+      if (method === undefined) {
+        return typeof id !== "number"
+          ? Effect.void
+          : agent.settle(
+            id,
+            error === undefined ? Effect.succeed(result) : Effect.fail(failed("protocol", error.message))
+          )
+      }
+      if (id === undefined) {
+        return handlers.onNotification(codex, Option.getOrUndefined(decodeNotification(json)), json)
+      }
+      const request = Option.getOrUndefined(decodeRequest(json))
+      return request === undefined
+        ? codex.refuse(id, `${method} is not supported`)
+        : handlers.onRequest(codex, id, request, json)
+    },
+    onExit: (problem) => handlers.onExit(codex, problem)
+  })
   return codex
-})
-
-const howItEnded = Effect.fnUntraced(function*(process: AgentProcess) {
-  // One that only closed its output is of no use any more.
-  if (Option.isNone(yield* Effect.timeoutOption(process.exit, "2 seconds"))) yield* process.end
-  const { code, signal } = yield* process.exit
-  const stderr = (yield* process.stderr).trim()
-  const how = signal === undefined ? `with code ${code}` : `by ${signal}`
-  return `Codex ended ${how}${stderr === "" ? "" : `: ${stderr}`}`
 })
