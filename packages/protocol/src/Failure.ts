@@ -64,8 +64,8 @@ export class SessionConflict extends Schema.TaggedError<SessionConflict>()("Sess
  */
 export class SessionBusy extends Schema.TaggedError<SessionBusy>()("SessionBusy", {
   session: SessionId,
-  port: Schema.optional(Schema.Int),
-  launch: Schema.optional(Schema.String)
+  port: Schema.optionalKey(Schema.Int),
+  launch: Schema.optionalKey(Schema.String)
 }) {
   override get message() {
     return `Session ${this.session} is held by another bridge: send the command there, or start the session again here.`
@@ -261,9 +261,9 @@ export class TurnNotFound extends Schema.TaggedError<TurnNotFound>()("TurnNotFou
   session: SessionId,
   turn: TurnId,
   /** The session's latest turn, the only one whose parts are kept. */
-  latest: Schema.optional(TurnId),
+  latest: Schema.optionalKey(TurnId),
   /** How this turn ended, if the session had it: its parts are no longer kept. */
-  end: Schema.optional(End)
+  end: Schema.optionalKey(End)
 }) {
   override get message() {
     return this.end === undefined

@@ -16,6 +16,7 @@ import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import { busyBy } from "./internal/busy.ts"
 import { unavailable } from "./internal/unavailable.ts"
 import { liveness, ProcessIdentity, ProcessTable } from "./ProcessTable.ts"
 import * as StateDirectory from "./StateDirectory.ts"
@@ -136,7 +137,7 @@ export const take = Effect.fnUntraced(function*(options: {
       return yield* Effect.ignore(fs.remove(requestFile(directory)))
     }
     const { holder } = outcome
-    const busy = new Bridge.SessionBusy({ session: options.session, port: holder?.port, launch: holder?.launch })
+    const busy = busyBy(options.session, holder)
     // Obeyed by nobody, and the newest has better reasons.
     if (!(yield* isListening) || holder?.launch === options.holder.launch) return yield* busy
     if (holder?.launch !== asked?.launch) {

@@ -50,6 +50,50 @@ describe("a bridge", () => {
   )
 
   test(
+    "leaves out what there isn't, which is never null",
+    Effect.gen(function*() {
+      const { directory, stateDirectory } = yield* directories
+      const puppet = Puppet.make({ hi: Puppet.says("hello") }, {
+        compact: () => Effect.succeed({ summary: undefined })
+      })
+      const { port } = yield* serve(puppet, { stateDirectory })
+      yield* listening(stateDirectory)
+      const host = yield* connect(port)
+      const key = { session: "s1", turn: "t1" }
+      const says = Effect.fnUntraced(function*(tag: string, payload: unknown) {
+        const answer = yield* host.call(tag, payload)
+        assert.notInclude(JSON.stringify(answer), "null", tag)
+        return answer
+      })
+      yield* says("StartSession", start(directory))
+      yield* says("Hello", hello)
+      for (
+        const [tag, payload] of [
+          ["AbortTurn", key],
+          ["Approve", { ...key, approvalId: "a", decision: "allow" }],
+          ["SendMessage", { ...key, messageId: "m", prompt: [{ type: "text", text: "hi" }] }]
+        ] as const
+      ) {
+        assert.deepStrictEqual(yield* says(tag, payload), { _tag: "TurnNotFound", ...key })
+      }
+      assert.deepStrictEqual((yield* host.read({ ...key, from: 1 })).error, { _tag: "TurnNotFound", ...key })
+      yield* says("StartTurn", act("hi"))
+      yield* host.read({ ...key, from: 1 })
+      for (
+        const [tag, payload] of [
+          ["StartTurn", { ...key, attempt: 2 }],
+          ["AbortTurn", key],
+          ["AbortTurn", { ...key, turn: "t2" }],
+          ["Compact", { session: "s1" }],
+          ["Hello", hello],
+          ["StopSession", { session: "s1" }],
+          ["DestroySession", { session: "s1" }]
+        ] as const
+      ) yield* says(tag, payload)
+    })
+  )
+
+  test(
     "takes no notice of fields that it doesn't know",
     Effect.gen(function*() {
       const { directory, stateDirectory } = yield* directories

@@ -17,6 +17,7 @@ import * as SessionLock from "../SessionLock.ts"
 import type { Ended } from "../Supervisor.ts"
 import * as AbortRequests from "./abortRequests.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
+import { busyBy } from "./busy.ts"
 import * as CommandQueue from "./commandQueue.ts"
 import * as Conversation from "./conversation.ts"
 import * as DriverCalls from "./driverCalls.ts"
@@ -151,8 +152,7 @@ export const make = Effect.fnUntraced(function*(
     options: () => options
   })
 
-  const busy = (holder: { readonly port: number; readonly launch: string } | undefined) =>
-    new Bridge.SessionBusy({ session: id, port: holder?.port, launch: holder?.launch })
+  const busy = (holder: { readonly port: number; readonly launch: string } | undefined) => busyBy(id, holder)
 
   const stopCompaction = Effect.suspend(() => {
     const stopped = compaction

@@ -28,8 +28,15 @@ export type SessionLookup = ReturnType<typeof make>
 export const make = (context: BridgeContext, core: SessionCore) => {
   const { id } = core
 
-  const turnNotFound = (file: SessionFile, turn: Bridge.TurnId, earlier: EarlierTurns) =>
-    new Bridge.TurnNotFound({ session: id, turn, latest: file.latest?.turn, end: earlier.get(turn) })
+  const turnNotFound = (file: SessionFile, turn: Bridge.TurnId, earlier: EarlierTurns) => {
+    const end = earlier.get(turn)
+    return new Bridge.TurnNotFound({
+      session: id,
+      turn,
+      ...(file.latest === undefined ? {} : { latest: file.latest.turn }),
+      ...(end === undefined ? {} : { end })
+    })
+  }
 
   return {
     requireFile: Effect.filterOrFail(
