@@ -51,7 +51,7 @@ export const codex: Expectations = {
     mcpServers: true,
     effort: true,
     usage: true,
-    steering: false
+    steering: true
   },
   tellsCutSteps: false,
   compactsAsTold: false,

@@ -61,12 +61,12 @@ export const messageConformance = (profile: Profile) => {
         yield* host.agent.steer!({ messageId: id("m1"), prompt: prompt("STEERED") })
         const { finishReason } = yield* Fiber.join(running)
         assert.strictEqual(finishReason, "stop")
-        const calls = yield* world.server.calls("STEERED")
-        assert.strictEqual(calls.length, 1)
+        // Some cut the answer short for it, others go on after it.
+        assert.strictEqual((yield* world.server.calls("STEERED")).length, 1)
         assert.include(textOf(partsOf(log)), "word99")
-        assert.include(textOf(partsOf(log)), "And more.")
         assert.deepStrictEqual(only(partsOf(log), "user-message-delivered").map(({ messageId }) => messageId), ["m1"])
-        assert.strictEqual(only(partsOf(log), "step-finished").length, 2)
+        const said = saidBy(log)
+        assert.isBelow(said.indexOf("user-message-delivered"), said.lastIndexOf("text-delta"))
         // Without work there's nobody to be told.
         yield* Effect.ignore(host.agent.steer!({ messageId: id("m2"), prompt: prompt("TOO-LATE") }))
         yield* host.run(makeLog("t2"), `Again. ${script({ text: "Fine." })}`)

@@ -111,7 +111,7 @@ describe("Scripted, continuing", () => {
         const held = lines.filter((line) => line.startsWith(`{"type":"step"`)).length
         const continued = yield* host.agent.reconcile!(previous)
         const keep = held === 4 ? log.parts.length : held === 0 ? 0 : ends[held - 1]
-        assert.deepStrictEqual(continued, { keep, recovered: [], prompted: true, messages: new Set() })
+        assert.deepStrictEqual(continued, { keep, recovered: [], prompted: true, messages: new Set<never>() })
       }
     }))
 

@@ -207,6 +207,14 @@ const openCall = (
   }
 }
 
+/** The ids that clients gave to what the user said. */
+export const clientIds = (lines: ReadonlyArray<Schema.JsonObject>): ReadonlySet<string> =>
+  new Set(lines.flatMap((json) => {
+    const line = Option.getOrUndefined(decodeLine(json))
+    if (line?.type !== "event_msg" || line.payload.item.type !== "UserMessage") return []
+    return Predicate.isString(line.payload.item.client_id) ? [line.payload.item.client_id] : []
+  }))
+
 /**
  * What a conversation holds of the turn that one of `prompts` began, up to its end; nothing where it holds no such
  * message.

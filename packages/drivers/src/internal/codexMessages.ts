@@ -25,7 +25,7 @@ const item = <const Type extends string, const Fields extends Schema.Struct.Fiel
   Schema.Struct({ type: Schema.Literal(type), id: text, ...fields })
 
 /** A prompt, once the conversation holds it. */
-export const UserMessage = item("userMessage", {})
+export const UserMessage = item("userMessage", { clientId: maybe(text) })
 
 export const AgentMessage = item("agentMessage", { text })
 
@@ -250,7 +250,12 @@ export const requests = {
       })
     }))
   }),
-  "turn/steer": Schema.Struct({ threadId: text, expectedTurnId: text, input: Schema.Array(UserInput) }),
+  "turn/steer": Schema.Struct({
+    threadId: text,
+    expectedTurnId: text,
+    clientUserMessageId: Schema.optional(text),
+    input: Schema.Array(UserInput)
+  }),
   "turn/interrupt": Schema.Struct({ threadId: text, turnId: text }),
   "thread/backgroundTerminals/clean": Schema.Struct({ threadId: text }),
   "thread/compact/start": Schema.Struct({ threadId: text })

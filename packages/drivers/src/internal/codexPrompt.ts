@@ -8,11 +8,11 @@ import type { UserInput } from "./codexMessages.ts"
 import { imageTypes, textOf, unfit } from "./prompts.ts"
 
 /**
- * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts. The conversation's file
- * keeps it, so it tells which turn is meant.
+ * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts, or what a host sent into the
+ * turn. The conversation's file keeps it, so it tells what is meant.
  */
-export const messageId = (thread: string, turn: Bridge.TurnId, attempt: number): string =>
-  `${thread}:${turn}:${attempt}`
+export const messageId = (thread: string, turn: Bridge.TurnId, of: number | Bridge.MessageId): string =>
+  `${thread}:${turn}:${typeof of === "number" ? of : `message:${of}`}`
 
 export const text = (text: string): UserInput => ({ type: "text", text, text_elements: [] })
 

@@ -30,6 +30,10 @@ export interface Work {
   /** What Codex asked and waits for, by the request's id. */
   readonly asking: FiberMap.FiberMap<Messages.RequestId>
   readonly done: Deferred.Deferred<Finished, TurnFailed>
+  /** That the id is told. */
+  readonly named: Deferred.Deferred<string>
+  /** What hosts sent meanwhile and Codex was told, by the ids that it has for it. */
+  readonly told: Map<string, Bridge.MessageId>
   /** Whether it was written that there is something to do. */
   sent: boolean
   interrupted: boolean

@@ -16,6 +16,7 @@ import * as Predicate from "effect/Predicate"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import { clientIds } from "./codexEntries.ts"
 import * as Launch from "./codexLaunch.ts"
 import * as Messages from "./codexMessages.ts"
 import type { Options } from "./codexOptions.ts"
@@ -161,6 +162,11 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     return yield* Deferred.complete(work.done, finishedOf(work))
   })
 
+  const name = (work: Work, id: string) => {
+    work.id ??= id
+    return Deferred.succeed(work.named, work.id)
+  }
+
   const onNotification = Effect.fnUntraced(function*(
     codex: Codex,
     notification: Messages.Notification | undefined,
@@ -175,7 +181,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     switch (method) {
       case "turn/started":
         if (!mine || work?.sent !== true) return
-        work.id ??= params.turn.id
+        yield* name(work, params.turn.id)
         // Before any tool is called: what runs by now is Codex's own, such as what its launcher started.
         return yield* work.emit({ type: "response-metadata", id: params.turn.id, modelId: running.lastModel })
       case "turn/completed":
@@ -201,6 +207,10 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     let summary: string | undefined
     if (method === "item/completed" && mine) {
       begun = true
+      if (params.item.type === "userMessage") {
+        const messageId = work.told.get(params.item.clientId ?? "")
+        if (messageId !== undefined) yield* work.turn?.delivered(messageId) ?? Effect.void
+      }
       if (params.item.type === "agentMessage") work.answer = params.item.text
       if (params.item.type === "contextCompaction") {
         summary = Rollout.summaryOf(yield* Effect.orElseSucceed(lines, () => []))
@@ -283,6 +293,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     // Nothing may wait before this is there: an interrupt that came earlier would be missed.
     const work: Work = {
       id: undefined,
+      named: Deferred.makeUnsafe(),
+      told: new Map(),
       turn: given.turn,
       emit: given.emit,
       parts: makeParts({
@@ -307,7 +319,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       if (work.interrupted || thread === undefined) return
       work.sent = true
       const id = yield* given.send(running, thread)
-      work.id ??= id
+      if (id !== undefined) yield* name(work, id)
     })
     // One that ended meanwhile says more about it than the request that failed.
     return yield* Effect.raceFirst(
@@ -339,7 +351,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     running.lastEffort = turn.effort ?? running.effort
     const answered = yield* running.codex.ask("turn/start", {
       threadId,
-      clientUserMessageId: Prompt.messageId(threadId, turn.turn, turn.attempt),
+      clientUserMessageId: Prompt.messageId(threadId, turn.turn, turn.message ?? turn.attempt),
       input,
       model,
       ...(turn.effort === undefined ? {} : { effort: turn.effort }),
@@ -365,14 +377,19 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       for (let attempt = 1; thread !== undefined && attempt < previous.attempt; attempt++) {
         prompts.add(Prompt.messageId(thread, previous.turn, attempt))
       }
+      const held = yield* lines
+      const ids = clientIds(held)
+      const messages = new Set(
+        previous.messages.filter((message) => ids.has(Prompt.messageId(thread ?? "", previous.turn, message)))
+      )
       const reconciled = yield* reconcile({
-        lines: yield* lines,
+        lines: held,
         prompts,
         previous,
         tools: new Set(options.tools.map(({ name }) => name)),
         directory
       })
-      return "lost" in reconciled ? yield* lost(reconciled.lost) : reconciled
+      return "lost" in reconciled ? yield* lost(reconciled.lost) : { ...reconciled, messages }
     }),
 
     run: Effect.fnUntraced(function*(turn) {
@@ -390,6 +407,17 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         send: (running, threadId) => startTurn(turn, input, running, threadId)
       })
     }, orRetire),
+
+    steer: Effect.fnUntraced(function*({ messageId, prompt }) {
+      const work = current
+      if (work?.turn === undefined) return
+      const input = yield* Prompt.inputs(prompt)
+      const expectedTurnId = yield* Deferred.await(work.named)
+      if (running === undefined || thread === undefined || work.interrupted || Deferred.isDoneUnsafe(work.done)) return
+      const clientUserMessageId = Prompt.messageId(thread, work.turn.turn, messageId)
+      work.told.set(clientUserMessageId, messageId)
+      yield* running.codex.ask("turn/steer", { threadId: thread, expectedTurnId, clientUserMessageId, input })
+    }),
 
     interrupt: Effect.suspend(() => {
       const work = current
