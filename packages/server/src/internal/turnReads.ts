@@ -16,6 +16,9 @@ import type { SessionLookup } from "./sessionLookup.ts"
 
 type ReadStream = ReturnType<Session["readTurn"]>
 
+/** Says that a log was closed before it was read. */
+const closed = { _tag: "Closed" } as const
+
 export const make = Effect.fnUntraced(function*(
   context: BridgeContext,
   core: SessionCore,
@@ -46,7 +49,14 @@ export const make = Effect.fnUntraced(function*(
     const gone = () => turnNotFound(holding.file() ?? onDisk, turn, holding.earlier)
     if (opened === undefined || opened.log.turn !== turn) return yield* gone()
     yield* Effect.ignore(latestStatus(holding))
-    return opened.reading(opened.log.read({ from, attempt }), gone)
+    return opened.reading(opened.log.read({ from, attempt }), () => closed).pipe(
+      Stream.catchIf(
+        (error): error is typeof closed => error === closed,
+        // The log of the latest turn is closed where the session was just let go: its next holder has the turn.
+        () =>
+          holding.file()?.latest?.turn === turn ? readTurn({ session: id, turn, from, attempt }) : Stream.fail(gone())
+      )
+    )
   })
 
   // Another bridge has the session: its file is read as it grows, until it ends or the other one died.
