@@ -1,5 +1,5 @@
 /**
- * Connects to a bridge of the registry, on this machine or in a container, and launches it where it doesn't run.
+ * Connects to a bridge of the registry, on this machine or in a sandbox, and launches it where it doesn't run.
  */
 import type { BridgeClient } from "@gangway/client"
 import * as Launcher from "@gangway/client/Launcher"
@@ -13,9 +13,9 @@ import manifest from "../package.json" with { type: "json" }
 import * as AgentOptions from "./AgentOptions.ts"
 import * as BridgeProgram from "./BridgeProgram.ts"
 import * as ConnectionNotes from "./ConnectionNotes.ts"
-import * as Containers from "./Containers.ts"
 import { UsageError } from "./Failure.ts"
-import { type Container, Registry } from "./Registry.ts"
+import { Registry, type SandboxRecord } from "./Registry.ts"
+import { enter } from "./sandboxes/Enter.ts"
 
 export const host = { name: "gangway", version: manifest.version }
 
@@ -25,7 +25,7 @@ export const connect = Effect.fnUntraced(function*(options: {
   readonly agent: AgentOptions.Agent
   readonly bridgeCommand: Option.Option<string>
   /** Where a bridge that isn't known yet runs; absent, on this machine. */
-  readonly container?: Container | undefined
+  readonly sandbox?: SandboxRecord | undefined
   /** Whether what's said of the connection is JSON. */
   readonly json: boolean
 }) {
@@ -37,14 +37,14 @@ export const connect = Effect.fnUntraced(function*(options: {
       problem: `bridge ${bridge} is for ${known.value.agent}: name another one with --bridge`
     })
   }
-  const container = Option.isSome(known) ? known.value.container : options.container
-  const place = container === undefined
+  const record = Option.isSome(known) ? known.value.sandbox : options.sandbox
+  const place = record === undefined
     ? yield* onThisMachine(bridge, options.bridgeCommand)
-    : yield* Containers.enter({ bridge, container, bridgeCommand: options.bridgeCommand })
-  const { agentHome, command, cwd, sandbox, stateDirectory } = place
-  const { agentOptions, env } = yield* AgentOptions.fromEnvironment(agent, agentHome, container === undefined)
+    : yield* enter({ bridge, record, bridgeCommand: options.bridgeCommand })
+  const { agentHome, command, cwd, directoryOf, sandbox, stateDirectory } = place
+  const { agentOptions, env } = yield* AgentOptions.fromEnvironment(agent, agentHome, record === undefined)
   if (Option.isNone(known)) {
-    yield* registry.keepBridge(bridge, { agent, ...(container === undefined ? {} : { container }) })
+    yield* registry.keepBridge(bridge, { agent, ...(record === undefined ? {} : { sandbox: record }) })
   }
   const launcher = yield* Launcher.make({ command, cwd }).pipe(
     Effect.provideService(Sandbox, sandbox),
@@ -52,7 +52,7 @@ export const connect = Effect.fnUntraced(function*(options: {
   )
   const { connecting, onStatus } = yield* ConnectionNotes.make({ json })
   const client = yield* connecting(launcher.connect({ bridge, stateDirectory, agentOptions, host, onStatus }))
-  return { client, env }
+  return { client, env, directoryOf }
 })
 
 const onThisMachine = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, bridgeCommand: Option.Option<string>) {
@@ -62,7 +62,8 @@ const onThisMachine = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, bridg
     sandbox: yield* LocalSandbox.make,
     command: yield* BridgeProgram.find(bridgeCommand),
     // In a directory of its own the program takes no settings from the one that the user is in.
-    cwd: registry.root
+    cwd: registry.root,
+    directoryOf: (directory: string) => directory
   }
 })
 
@@ -84,7 +85,7 @@ export const known = Effect.fnUntraced(function*(named: Option.Option<Bridge.Bri
       problem: `no bridge ${bridge} is known${bridges.length === 0 ? "" : `: there are ${bridges.join(", ")}`}`
     })
   }
-  return { bridge, agent: record.value.agent }
+  return { bridge, agent: record.value.agent, sandbox: record.value.sandbox }
 })
 
 /** The session's turn that's meant, its latest one by default, with its attempt as far as it's known. */

@@ -8,6 +8,8 @@
  *     bridges/<bridge>/sessions/<session>.json
  *     bridges/<bridge>/state                     the bridge's own state directory
  *     bridges/<bridge>/agent                     where the scripted agent keeps its conversations
+ *     bridges/<bridge>/sandbox                   the id of its sandbox, where only the one who made it can tell
+ *     bridges/<bridge>/trees                     what was copied into its sandbox, as a Git repository
  */
 import { Bridge } from "@gangway/protocol"
 import * as Config from "effect/Config"
@@ -30,17 +32,31 @@ export class RegistryError extends Data.TaggedError("RegistryError")<{ readonly 
   }
 }
 
-/** What a bridge's container is created with, and again where it's gone: an image, and the directory that's in it. */
-export const Container = Schema.Struct({ image: Schema.String, directory: Schema.String })
+/** What a bridge's sandbox is created with, and again where it's gone. */
+export const SandboxRecord = Schema.Struct({
+  kind: Schema.Literals(["docker", "daytona"]),
+  /** One of them: what it's made of, or one that was there before. Without, what its provider makes. */
+  from: Schema.optional(Schema.Struct({
+    image: Schema.optional(Schema.String),
+    snapshot: Schema.optional(Schema.String),
+    sandbox: Schema.optional(Schema.String)
+  })),
+  /** The directory of this machine that's in it, mounted or as a copy. */
+  directory: Schema.String,
+  copy: Schema.Boolean
+})
 
-export type Container = typeof Container.Type
+export type SandboxRecord = typeof SandboxRecord.Type
 
-/** What's known of a bridge beside its token; without a container it runs on this machine. */
-export const BridgeRecord = Schema.Struct({ agent: Agent, container: Schema.optional(Container) })
+/** What's known of a bridge beside its token; without a sandbox it runs on this machine. */
+export const BridgeRecord = Schema.Struct({ agent: Agent, sandbox: Schema.optional(SandboxRecord) })
 
 export type BridgeRecord = typeof BridgeRecord.Type
 
-/** What a session was started with: the same is needed to start it again. None of it is secret. */
+/**
+ * What a session was started with, its directory as it is in the bridge's sandbox: the same is needed to start it again.
+ * None of it is secret.
+ */
 export const SessionRecord = Schema.Struct({
   directory: Schema.String,
   permissions: Bridge.Permissions,
@@ -55,6 +71,8 @@ export type SessionRecord = typeof SessionRecord.Type
 export interface Places {
   readonly stateDirectory: string
   readonly agentHome: string
+  /** The states of what was copied into its sandbox. */
+  readonly trees: string
 }
 
 export class Registry extends Context.Service<Registry, {
@@ -66,6 +84,14 @@ export class Registry extends Context.Service<Registry, {
   readonly bridges: Effect.Effect<ReadonlyArray<Bridge.BridgeId>, RegistryError>
   readonly bridge: (bridge: Bridge.BridgeId) => Effect.Effect<Option.Option<BridgeRecord>, RegistryError>
   readonly keepBridge: (bridge: Bridge.BridgeId, record: BridgeRecord) => Effect.Effect<void, RegistryError>
+  /** The sandbox that a bridge has claimed. */
+  readonly sandboxOf: (bridge: Bridge.BridgeId) => Effect.Effect<Option.Option<string>, RegistryError>
+  /** Claims a sandbox for a bridge that has none, or no more the one it had, and gives the one that it has now. */
+  readonly claimSandbox: (
+    bridge: Bridge.BridgeId,
+    sandbox: string,
+    gone: Option.Option<string>
+  ) => Effect.Effect<string, RegistryError>
   readonly session: (
     bridge: Bridge.BridgeId,
     session: Bridge.SessionId
@@ -106,6 +132,14 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
     const sessionFile = (bridge: Bridge.BridgeId, session: Bridge.SessionId) =>
       path.join(directory(bridge), "sessions", `${session}.json`)
 
+    const sandboxFile = (bridge: Bridge.BridgeId) => path.join(directory(bridge), "sandbox")
+    const sandboxOf = (bridge: Bridge.BridgeId) =>
+      fs.readFileString(sandboxFile(bridge)).pipe(
+        Effect.asSome,
+        Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeedNone),
+        Effect.mapError(failed)
+      )
+
     const read = <S extends Schema.ConstraintDecoder<unknown>>(file: string, schema: S) =>
       fs.readFileString(file).pipe(
         Effect.flatMap(Schema.decodeUnknownEffect(Schema.fromJsonString(schema))),
@@ -133,7 +167,8 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
       tokens: path.join(root, "tokens"),
       places: (bridge) => ({
         stateDirectory: path.join(directory(bridge), "state"),
-        agentHome: path.join(directory(bridge), "agent")
+        agentHome: path.join(directory(bridge), "agent"),
+        trees: path.join(directory(bridge), "trees")
       }),
       bridges: fs.readDirectory(path.join(root, "bridges")).pipe(
         Effect.map((names) => names.filter(Schema.is(Bridge.BridgeId)).sort()),
@@ -142,6 +177,24 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
       ),
       bridge: (bridge) => read(bridgeFile(bridge), BridgeRecord),
       keepBridge: (bridge, record) => write(bridgeFile(bridge), record),
+      sandboxOf,
+      claimSandbox: Effect.fnUntraced(function*(bridge, sandbox, gone) {
+        const file = sandboxFile(bridge)
+        const before = yield* sandboxOf(bridge)
+        const isGone = Option.isSome(before) && Option.getOrUndefined(gone) === before.value
+        yield* Effect.gen(function*() {
+          if (isGone) yield* fs.remove(file, { force: true })
+          yield* fs.makeDirectory(path.dirname(file), { recursive: true, mode: 0o700 })
+          const temporary = `${file}.${process.pid}`
+          yield* fs.writeFileString(temporary, sandbox, { mode: 0o600 })
+          // It fails where another one has claimed one meanwhile.
+          yield* Effect.ensuring(fs.link(temporary, file), Effect.ignore(fs.remove(temporary)))
+        }).pipe(
+          Effect.catchIf(({ reason }) => reason._tag === "AlreadyExists", () => Effect.void),
+          Effect.mapError(failed)
+        )
+        return Option.getOrElse(yield* sandboxOf(bridge), () => sandbox)
+      }),
       session: (bridge, session) => read(sessionFile(bridge, session), SessionRecord),
       keepSession: (bridge, session, record) => write(sessionFile(bridge, session), record)
     })

@@ -21,8 +21,10 @@ export class Screen extends Context.Service<Screen, {
   readonly noteLook: Look
   /** Whether standard error is a terminal, so that a person sees what is asked there. */
   readonly isSeen: boolean
+  /** Whether standard output is a terminal, where not every byte may go. */
+  readonly isTerminal: boolean
   /** Writes to standard output; returns when it's written, so a slow reader slows the turn's reading down. */
-  readonly write: (text: string) => Effect.Effect<void, OutputClosed>
+  readonly write: (text: string | Uint8Array) => Effect.Effect<void, OutputClosed>
   /** Writes to standard error. */
   readonly note: (text: string) => Effect.Effect<void>
   /** Writes whole lines to standard error at any time: on lines of their own also where they come amid a line. */
@@ -43,8 +45,8 @@ const lookOf = (stream: NodeJS.WriteStream): Look => {
   }
 }
 
-const write = (stream: NodeJS.WriteStream, text: string): Effect.Effect<void, OutputClosed> =>
-  text === "" ? Effect.void : Effect.callback((resume) => {
+const write = (stream: NodeJS.WriteStream, text: string | Uint8Array): Effect.Effect<void, OutputClosed> =>
+  text.length === 0 ? Effect.void : Effect.callback((resume) => {
     stream.write(text, (error) => resume(error ? Effect.fail(new OutputClosed()) : Effect.void))
   })
 
@@ -67,9 +69,10 @@ export const layer: Layer.Layer<Screen> = Layer.sync(Screen, () => {
     look: lookOf(process.stdout),
     noteLook: lookOf(process.stderr),
     isSeen,
+    isTerminal: process.stdout.isTTY === true,
     write: (text) =>
       Effect.suspend(() => {
-        if (isShared) wrote(text)
+        if (isShared && typeof text === "string") wrote(text)
         return write(process.stdout, text)
       }),
     note,

@@ -145,6 +145,105 @@ describe("gangway with Docker", {
       assert.deepStrictEqual(containers(user), [])
     }))
 
+  test("works on a copy in an image without Git, and takes the changes back", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const at = (name: string) => `${user.directory}/${name}`
+      yield* fs.writeFileString(at("given"), "here\n")
+      yield* fs.writeFile(at("binary"), new Uint8Array([0, 255]))
+      const ran = yield* run(
+        user,
+        ...contained(
+          prompt({
+            type: "tool",
+            name: "Bash",
+            command: [
+              "sh",
+              "-c",
+              "cat given; rm given; printf '\\000\\001' >binary; mkdir a && echo new >'a/new one'; chmod +x 'a/new one'"
+            ]
+          }),
+          "--copy",
+          "--session",
+          "s1"
+        )
+      )
+      assert.strictEqual(ran.exitCode, 0, ran.stderr)
+      assert.include(ran.stdout, "here")
+      assert.strictEqual(yield* fs.readFileString(at("given")), "here\n")
+      const [container] = containers(user)
+      assert.notInclude(docker("inspect", "--format", "{{json .Mounts}}", container!), user.directory)
+      docker("stop", "--time", "1", container!)
+      const patch = yield* run(user, "diff")
+      assert.strictEqual(patch.exitCode, 0, patch.stderr)
+      assert.include(patch.stdout, "GIT binary patch")
+      const pulled = yield* run(user, "pull")
+      assert.strictEqual(pulled.exitCode, 0, pulled.stderr)
+      assert.strictEqual(pulled.stdout, "new  a/new one\nchanged  binary\ndeleted  given\n")
+      assert.isFalse(yield* fs.exists(at("given")))
+      assert.deepStrictEqual([...yield* fs.readFile(at("binary"))], [0, 1])
+      assert.strictEqual(Number((yield* fs.stat(at("a/new one"))).mode) & 0o777, 0o755)
+
+      // A container that's gone isn't created for it.
+      docker("rm", "--force", container!)
+      assert.include((yield* run(user, "pull")).stderr, "is gone")
+      assert.deepStrictEqual(containers(user), [])
+    }))
+
+  test("uses a container that exists, with a copy, and says what an image lacks", (user) =>
+    Effect.gen(function*() {
+      const name = `gangway-test-${user.root.split("-").at(-1)}`
+      const options = ["--detach", "--init", "--name", name, "--publish", "127.0.0.1::4321", "--user", "agent"]
+      docker("run", ...options, engine.image, "sleep", "1000")
+      yield* Effect.addFinalizer(() => Effect.sync(() => docker("rm", "--force", name)))
+      yield* FileSystem.FileSystem.use((fs) => fs.writeFileString(`${user.directory}/given`, "here\n"))
+      const existing = ["--sandbox", "docker", "--sandbox-id", name]
+      const shell = (script: string) => prompt({ type: "tool", name: "Bash", command: ["sh", "-c", script] })
+      const ran = yield* run(user, ...scripted(shell("cat given; id -un; echo x > made")), ...existing)
+      assert.strictEqual(ran.exitCode, 0, ran.stderr)
+      assert.match(ran.stdout, /here[^]*agent/)
+      assert.strictEqual((yield* run(user, "pull")).stdout, "new  made\n")
+
+      // Busybox's own shell would find them in itself.
+      docker("exec", "--user", "root", name, "sh", "-c", "rm /bin/tar /bin/xargs; ln -sf bash /bin/sh")
+      const lacking = yield* run(user, ...scripted("x"), ...existing, "--bridge", "b2")
+      assert.strictEqual(lacking.exitCode, 2, lacking.stderr)
+      assert.include(lacking.stderr, "the sandbox has no tar and no xargs, which a copy takes")
+    }))
+
+  test("gives the agent's key by the launch line, and leaves it nowhere else", (user) =>
+    Effect.gen(function*() {
+      const key = "sk-SECRET-of-the-model"
+      // An agent that says no more than whether it has the key.
+      const made = docker("create", engine.image, "sh")
+      const agent = `${user.root}/qwen`
+      const fs = yield* FileSystem.FileSystem
+      yield* fs.writeFileString(agent, "#!/bin/sh\necho ${#OPENAI_API_KEY} >/var/tmp/length\nread line; sleep 100\n")
+      yield* fs.chmod(agent, 0o755)
+      docker("cp", agent, `${made}:/bin/qwen`)
+      const image = docker("commit", made)
+      docker("rm", made)
+      yield* Effect.addFinalizer(() => Effect.sync(() => docker("rmi", "--force", image)))
+      const options = ["--agent", "qwen", "--sandbox", "docker", "--image", image, "--copy"]
+      const host = yield* startIt(user, ["run", "x", ...options], { env: { ...env(), OPENAI_API_KEY: key } })
+      const exec = (script: string) => docker("exec", containers(user)[0]!, "sh", "-c", script)
+      yield* until(() => containers(user).length > 0 && exec("cat /var/tmp/length 2>/dev/null") === `${key.length}`)
+
+      assert.notInclude(docker("inspect", containers(user)[0]!), key)
+      const running = exec("for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done")
+      assert.include(running, "gangway-bridge")
+      assert.notInclude(running, key)
+      // Where anything may have been written; the word is in two halves, so that the search isn't what it finds.
+      const places = "/var /tmp /root /srv /etc /home /run"
+      assert.strictEqual(exec(`grep -rl "sk-SEC""RET" ${places} 2>/dev/null`), "")
+      assert.include(exec(`grep -rl '"pid"' ${places} 2>/dev/null`), listening)
+      process.kill(host.pid, "SIGKILL")
+      yield* host.ended
+      docker("rm", "--force", containers(user)[0]!)
+      const here = Bun.spawnSync(["grep", "-rl", key, user.root]).stdout.toString()
+      assert.strictEqual(here, "")
+    }))
+
   test("says what doesn't go together", (user) =>
     Effect.gen(function*() {
       const problem = Effect.fnUntraced(function*(...args: ReadonlyArray<string>) {

@@ -13,8 +13,8 @@ import * as Argument from "effect/unstable/cli/Argument"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
 import { Agent, names } from "../AgentOptions.ts"
+import { checkDirectory, choose } from "../ChosenSandbox.ts"
 import { connect } from "../Connect.ts"
-import { checkDirectory, choose } from "../Container.ts"
 import { UsageError } from "../Failure.ts"
 import * as Flags from "../Flags.ts"
 import { Registry, type SessionRecord } from "../Registry.ts"
@@ -58,14 +58,24 @@ export const run = Command.make(
       )
     ),
     json: Flags.json,
-    sandbox: Flag.Literals("sandbox", ["local", "docker"]).pipe(
-      Flag.withDescription("Where a new bridge runs: on this machine, or in a Docker container that has the directory"),
+    sandbox: Flag.Literals("sandbox", ["local", "docker", "daytona"]).pipe(
+      Flag.withDescription(
+        "Where a new bridge runs: on this machine, in a Docker container that has the directory, or in a Daytona sandbox"
+      ),
       Flag.withDefault("local")
     ),
-    image: text("image", "The container's image, which has the agent"),
+    image: text("image", "The sandbox's image, which has the agent"),
+    snapshot: text("snapshot", "The Daytona snapshot that it's made of; by default Daytona's own"),
+    sandboxId: text("sandbox-id", "A container or Daytona sandbox that exists, by its name or id"),
+    copy: Flag.Boolean("copy").pipe(
+      Flag.withDescription(
+        "Copies the directory in, for 'diff' and 'pull', in place of a mount; Daytona has a copy anyway"
+      ),
+      Flag.withDefault(false)
+    ),
     bridge: Flags.bridge.pipe(
       Flag.withDescription(
-        "The bridge's id; by default the agent's name, in a container one for the image and directory"
+        "The bridge's id; by default the agent's name, in a sandbox one for what it's made of and the directory"
       )
     ),
     bridgeCommand: Flags.bridgeCommand
@@ -82,18 +92,20 @@ export const run = Command.make(
       stdinIsTaken: options.prompt === "-"
     })
 
-    const { bridge, container } = yield* choose(options)
+    const { bridge, sandbox } = yield* choose(options)
     const session = Option.isSome(options.session) ? options.session.value : Bridge.SessionId.make(yield* randomId("s"))
     const turnId = Option.isSome(options.turn) ? options.turn.value : Bridge.TurnId.make(yield* randomId("t"))
-    const record = yield* sessionRecord(options, yield* registry.session(bridge, session))
-    yield* checkDirectory(bridge, container, record.directory)
+    const known = Option.getOrUndefined(yield* registry.session(bridge, session))
+    const given = yield* localDirectory(options.directory, known)
+    if (given !== undefined) yield* checkDirectory(bridge, sandbox, given)
 
     // Until here nothing runs that a signal would leave alone.
-    const { client, started } = yield* interruptible(Effect.gen(function*() {
-      const { client, env } = yield* connect({ bridge, agent, bridgeCommand, container, json })
+    const { client, record, started } = yield* interruptible(Effect.gen(function*() {
+      const { client, directoryOf, env } = yield* connect({ bridge, agent, bridgeCommand, sandbox, json })
+      const record = sessionRecord(options, known, given === undefined ? undefined : directoryOf(given))
       const started = yield* client.startSession({ session, ...record, env })
       yield* registry.keepSession(bridge, session, record)
-      return { client, started }
+      return { client, record, started }
     }))
     yield* screen.note(screen.noteLook.style.dim(
       `gangway: ${agent} in ${record.directory}; bridge ${bridge}, session ${session}, turn ${turnId}\n`
@@ -139,23 +151,13 @@ const randomId = (prefix: string) =>
     (bytes) => `${prefix}-${[...bytes].map((byte) => (byte % 36).toString(36)).join("")}`
   )
 
-// A session that's known is what it was, where nothing else is asked for.
-const sessionRecord = Effect.fnUntraced(function*(
-  options: {
-    readonly directory: Option.Option<string>
-    readonly permissions: Option.Option<Bridge.Permissions>
-    readonly instructions: Option.Option<string>
-    readonly model: Option.Option<string>
-    readonly effort: Option.Option<string>
-  },
-  known: Option.Option<SessionRecord>
-) {
+// Where a session is to work, as it's told here; nowhere else than it did, where that's known and nothing else is asked for.
+const localDirectory = Effect.fnUntraced(function*(given: Option.Option<string>, known: SessionRecord | undefined) {
+  if (Option.isNone(given) && known !== undefined) return undefined
   const path = yield* Path.Path
   const fs = yield* FileSystem.FileSystem
-  const before = Option.getOrUndefined(known)
-  const given = Option.getOrUndefined(options.directory)
-  const directory = given === undefined && before !== undefined ? before.directory : yield* Effect.try({
-    try: () => path.resolve(given ?? "."),
+  const directory = yield* Effect.try({
+    try: () => path.resolve(Option.getOrElse(given, () => ".")),
     catch: () => new UsageError({ problem: "the current directory is gone: name one with --directory" })
   })
   const isDirectory = yield* fs.stat(directory).pipe(
@@ -163,16 +165,29 @@ const sessionRecord = Effect.fnUntraced(function*(
     Effect.orElseSucceed(() => false)
   )
   if (!isDirectory) return yield* new UsageError({ problem: `there is no directory ${directory}` })
+  return directory
+})
+
+// A session that's known is what it was, where nothing else is asked for.
+const sessionRecord = (
+  options: {
+    readonly permissions: Option.Option<Bridge.Permissions>
+    readonly instructions: Option.Option<string>
+    readonly model: Option.Option<string>
+    readonly effort: Option.Option<string>
+  },
+  known: SessionRecord | undefined,
+  directory = known?.directory ?? "/"
+): SessionRecord => {
   const optional = <K extends "instructions" | "model" | "effort">(key: K) => {
-    const value = Option.getOrUndefined(options[key]) ?? before?.[key]
+    const value = Option.getOrUndefined(options[key]) ?? known?.[key]
     return value === undefined ? {} : { [key]: value } as { [P in K]: string }
   }
-  const record: SessionRecord = {
+  return {
     directory,
-    permissions: Option.getOrUndefined(options.permissions) ?? before?.permissions ?? "ask",
+    permissions: Option.getOrUndefined(options.permissions) ?? known?.permissions ?? "ask",
     ...optional("instructions"),
     ...optional("model"),
     ...optional("effort")
   }
-  return record
-})
+}

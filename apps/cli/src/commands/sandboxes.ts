@@ -1,31 +1,45 @@
 /**
- * `gangway sandboxes`: the containers that Gangway created.
+ * `gangway sandboxes`: the sandboxes that Gangway created, of every kind.
  */
-import * as DockerSandbox from "@gangway/sandbox/DockerSandbox"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
-import { bridgeLabel, directoryLabel, isIdle } from "../Containers.ts"
 import { printable } from "../render/Text.ts"
+import { account } from "../sandboxes/Daytona.ts"
+import { kinds } from "../sandboxes/Enter.ts"
+import { bridgeLabel, directoryLabel, isIdle, type Listed } from "../sandboxes/Kind.ts"
 import { Screen } from "../Screen.ts"
 
-const line = ({ id, image, labels, name, status }: DockerSandbox.CreatedContainer) =>
+const line = ({ id, labels, name, words }: Listed) =>
   [
-    id.slice(0, 12),
-    name,
-    image,
-    status,
+    id,
+    ...(name === id ? [] : [name]),
+    ...words,
     ...(bridgeLabel in labels ? [`bridge ${labels[bridgeLabel]} in ${labels[directoryLabel]}`] : [])
   ].map(printable).join("  ")
+
+// Who has a key for Daytona needn't have Docker.
+const listed = Effect.gen(function*() {
+  const remote = (yield* kinds.daytona.list).map((listed) => ({ kind: kinds.daytona, listed }))
+  const { note } = yield* Screen
+  const local = Option.isSome(yield* account)
+    ? yield* Effect.catch(
+      kinds.docker.list,
+      (error) => Effect.as(note(`gangway: Docker isn't asked: ${printable(error.message)}\n`), [])
+    )
+    : yield* kinds.docker.list
+  return [...local.map((listed) => ({ kind: kinds.docker, listed })), ...remote]
+})
 
 const list = Command.make(
   "list",
   {},
   Effect.fn("gangway.sandboxes.list")(function*() {
     const { write } = yield* Screen
-    for (const container of yield* DockerSandbox.list()) yield* write(`${line(container)}\n`)
-  })
-).pipe(Command.withDescription("Lists the containers that Gangway created with Docker"))
+    for (const { listed: one } of yield* listed) yield* write(`${line(one)}\n`)
+  }, Effect.scoped)
+).pipe(Command.withDescription("Lists the sandboxes that Gangway created, with Docker and, for you, with Daytona"))
 
 const prune = Command.make(
   "prune",
@@ -37,19 +51,19 @@ const prune = Command.make(
   },
   Effect.fn("gangway.sandboxes.prune")(function*({ all }) {
     const { write } = yield* Screen
-    for (const container of yield* DockerSandbox.list()) {
-      if (!all && !(yield* isIdle(container))) continue
-      yield* DockerSandbox.remove(container.id)
-      yield* write(`removed ${line(container)}\n`)
+    for (const { kind, listed: one } of yield* listed) {
+      if (!all && !(yield* isIdle(kind, one))) continue
+      yield* one.remove
+      yield* write(`removed ${line(one)}\n`)
     }
-  })
+  }, Effect.scoped)
 ).pipe(
   Command.withDescription(
-    "Removes containers that Gangway created and nothing runs in, with what their sessions hold"
+    "Removes sandboxes that Gangway created and nothing runs in, with what their sessions and copies hold"
   )
 )
 
 export const sandboxes = Command.make("sandboxes").pipe(
-  Command.withDescription("Lists and removes the containers that Gangway created"),
+  Command.withDescription("Lists and removes the sandboxes that Gangway created"),
   Command.withSubcommands([list, prune])
 )

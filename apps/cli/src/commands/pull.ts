@@ -1,0 +1,35 @@
+/**
+ * `gangway pull`: makes here what has changed in a bridge's sandbox.
+ */
+import * as Effect from "effect/Effect"
+import * as Command from "effect/unstable/cli/Command"
+import { known } from "../Connect.ts"
+import * as Pull from "../copy/Pull.ts"
+import * as Flags from "../Flags.ts"
+import { printable } from "../render/Text.ts"
+import { findCopy } from "../sandboxes/Enter.ts"
+import { Screen } from "../Screen.ts"
+
+export const pull = Command.make(
+  "pull",
+  { bridge: Flags.bridge },
+  Effect.fn("gangway.pull")(function*(options) {
+    const { bridge, sandbox } = yield* known(options.bridge)
+    const { note, write } = yield* Screen
+    const { copied, directory } = yield* findCopy(bridge, sandbox)
+    const changes = yield* Pull.pull(copied, directory)
+    for (const { isNew, path, to } of changes) {
+      yield* write(`${to === undefined ? "deleted" : isNew ? "new" : "changed"}  ${printable(path)}\n`)
+    }
+    yield* note(
+      `gangway: ${
+        changes.length === 0 ? "there's nothing to pull" : `pulled ${changes.length} of the sandbox's files`
+      } into ${directory}\n`
+    )
+  }, Effect.scoped)
+).pipe(
+  Command.withDescription("Makes here what has changed in a sandbox since its directory was copied or pulled"),
+  Command.withExamples([
+    { command: "gangway pull --bridge claude-code-1a2b3c4d", description: "Changes the files that were copied" }
+  ])
+)
