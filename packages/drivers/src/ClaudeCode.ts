@@ -20,7 +20,8 @@ import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
 import * as Path from "effect/Path"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
-import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import * as AgentProgram from "./internal/agentProgram.ts"
 import { Options } from "./internal/claudeOptions.ts"
 import { driver as name, failed } from "./internal/claudeProcess.ts"
 import * as Session from "./internal/claudeSession.ts"
@@ -64,8 +65,10 @@ export const ClaudeCode: DriverDefinition<
     const path = yield* Path.Path
     const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | Crypto.Crypto>()
     const program = options.command ?? "claude"
-    const version = yield* versionOf(program)
-    yield* checkVersion(version)
+    const version = yield* AgentProgram.versionOf(
+      wanted,
+      ChildProcess.make(program, ["--version"], { stdin: "ignore" })
+    )
     const variable = (name: string) => Effect.option(Config.String(name))
     const inherited = {
       configDirectory: yield* variable("CLAUDE_CONFIG_DIR"),
@@ -116,32 +119,19 @@ const capabilities: Bridge.Capabilities = {
   steering: true
 }
 
-const install = `install it with 'npm install --global @anthropic-ai/claude-code@${supportedVersions.tested}', ` +
-  "or name the program in the option 'command'"
+const { from, tested, to } = supportedVersions
 
-const versionOf = Effect.fnUntraced(function*(program: string) {
-  const spawner = yield* ChildProcessSpawner
-  const printed = yield* spawner.string(ChildProcess.make(program, ["--version"], { stdin: "ignore" })).pipe(
-    Effect.timeoutOrElse({
-      duration: "30 seconds",
-      orElse: () => Effect.fail(failed("start", `'${program} --version' didn't answer within 30 seconds`))
-    }),
-    Effect.catchTag("PlatformError", (error) =>
-      Effect.fail(
-        error.reason._tag === "NotFound"
-          ? failed("not-installed", `there is no Claude Code at '${program}': ${install}`)
-          : failed("start", `'${program} --version' can't be run: ${error.message}`)
-      ))
-  )
-  return printed.trim().split(" ")[0]!
-})
-
-const checkVersion = (version: string): Effect.Effect<void, Bridge.DriverError> => {
-  const { from, to } = supportedVersions
-  const [, patch] = /^2\.1\.(\d+)$/.exec(version) ?? []
-  return patch !== undefined && Number(patch) >= from && Number(patch) <= to
-    ? Effect.void
-    : Effect.fail(
-      failed("wrong-version", `Claude Code ${version} isn't one of 2.1.${from} to 2.1.${to}: ${install}`)
-    )
+const wanted: AgentProgram.Wanted = {
+  driver: name,
+  title: "Claude Code",
+  install: `@anthropic-ai/claude-code@${tested}`,
+  versions: {
+    fits: (version) => {
+      const patch = /^2\.1\.(\d+)$/.exec(version)?.[1]
+      return patch !== undefined && Number(patch) >= from && Number(patch) <= to
+    },
+    words: `2.1.${from} to 2.1.${to}`
+  },
+  read: (printed) => printed.trim().split(" ")[0],
+  patience: "30 seconds"
 }

@@ -20,7 +20,8 @@ import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
 import * as Path from "effect/Path"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
-import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+import * as AgentProgram from "./internal/agentProgram.ts"
 import { Options } from "./internal/codexOptions.ts"
 import { driver as name, failed } from "./internal/codexProcess.ts"
 import * as Rollout from "./internal/codexRollout.ts"
@@ -65,8 +66,10 @@ export const Codex: DriverDefinition<
     const path = yield* Path.Path
     const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | Crypto.Crypto>()
     const program = options.command ?? "codex"
-    const version = yield* versionOf(program)
-    yield* checkVersion(version)
+    const version = yield* AgentProgram.versionOf(
+      wanted,
+      ChildProcess.make(program, ["--version"], { stdin: "ignore" })
+    )
     const variable = (name: string) => Effect.option(Config.String(name))
     if (options.home !== undefined && !path.isAbsolute(options.home)) {
       return yield* failed("options", "the option 'home' must be an absolute path")
@@ -111,30 +114,19 @@ const capabilities: Bridge.Capabilities = {
   steering: true
 }
 
-const install = `install it with 'npm install --global @openai/codex@${supportedVersions.tested}', ` +
-  "or name the program in the option 'command'"
+const { from, tested, to } = supportedVersions
 
-const versionOf = Effect.fnUntraced(function*(program: string) {
-  const spawner = yield* ChildProcessSpawner
-  const printed = yield* spawner.string(ChildProcess.make(program, ["--version"], { stdin: "ignore" })).pipe(
-    Effect.timeoutOrElse({
-      duration: "30 seconds",
-      orElse: () => Effect.fail(failed("start", `'${program} --version' didn't answer within 30 seconds`))
-    }),
-    Effect.catchTag("PlatformError", (error) =>
-      Effect.fail(
-        error.reason._tag === "NotFound"
-          ? failed("not-installed", `there is no Codex at '${program}': ${install}`)
-          : failed("start", `'${program} --version' can't be run: ${error.message}`)
-      ))
-  )
-  return printed.trim().split(" ").at(-1)!
-})
-
-const checkVersion = (version: string): Effect.Effect<void, Bridge.DriverError> => {
-  const { from, to } = supportedVersions
-  const [, patch] = /^0\.171\.(\d+)$/.exec(version) ?? []
-  return patch !== undefined && Number(patch) >= from && Number(patch) <= to
-    ? Effect.void
-    : Effect.fail(failed("wrong-version", `Codex ${version} isn't one of 0.171.${from} to 0.171.${to}: ${install}`))
+const wanted: AgentProgram.Wanted = {
+  driver: name,
+  title: "Codex",
+  install: `@openai/codex@${tested}`,
+  versions: {
+    fits: (version) => {
+      const patch = /^0\.171\.(\d+)$/.exec(version)?.[1]
+      return patch !== undefined && Number(patch) >= from && Number(patch) <= to
+    },
+    words: `0.171.${from} to 0.171.${to}`
+  },
+  read: (printed) => printed.trim().split(" ").at(-1),
+  patience: "30 seconds"
 }

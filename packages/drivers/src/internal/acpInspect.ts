@@ -9,10 +9,11 @@ import * as Schema from "effect/Schema"
 import * as Stream from "effect/Stream"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
 import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
-import { failed } from "./acpConnection.ts"
+import { driver, failed } from "./acpConnection.ts"
 import { type Agent, environment, initialize, variableOf } from "./acpLaunch.ts"
 import { Initialized } from "./acpMessages.ts"
 import type { Profile } from "./acpProfiles.ts"
+import * as AgentProgram from "./agentProgram.ts"
 
 /** How long a program may take to say what it is: some that Node runs need seconds on a busy machine. */
 const patience = "60 seconds"
@@ -35,41 +36,26 @@ const processOptions = ({ options }: Agent, directory?: string): ChildProcess.Co
   }
 }
 
-const notStarted = (agent: Agent, install: string) => (error: { readonly reason: { readonly _tag: string } } & Error) =>
+const notStarted = (agent: Agent) => (error: { readonly reason: { readonly _tag: string } } & Error) =>
   error.reason._tag === "NotFound"
-    ? failed("not-installed", `there is no ${agent.title} at '${agent.command[0]}'${install}`)
+    ? failed("not-installed", `there is no ${agent.title} at '${agent.command[0]}'`)
     : failed("start", `'${agent.command[0]}' can't be run: ${error.message}`)
 
-const howToInstall = (profile: Profile) =>
-  `: install it with 'npm install --global ${profile.install}', or name the program in the option 'command'`
-
 /** The version of a known agent, which must be one that fits. */
-export const versionOf = Effect.fnUntraced(function*(
+export const versionOf = (
   agent: Agent,
-  profile: Profile
-): Effect.fn.Return<string, Bridge.DriverError, ChildProcessSpawner> {
-  const spawner = yield* ChildProcessSpawner
+  { install, title, versions }: Profile
+): Effect.Effect<string, Bridge.DriverError, ChildProcessSpawner> => {
   const [program, args] = plain(agent)
-  const printed = yield* spawner.string(
-    ChildProcess.make(program, [...args, "--version"], processOptions(agent))
-  ).pipe(
-    Effect.timeoutOrElse({
-      duration: patience,
-      orElse: () => Effect.fail(failed("start", `'${program} --version' didn't answer within ${patience}`))
-    }),
-    Effect.catchTag("PlatformError", (error) => Effect.fail(notStarted(agent, howToInstall(profile))(error)))
-  )
-  const version = /\d+\.\d+\.\d+\S*/.exec(printed)?.[0]
-  if (version === undefined || !profile.versions.pattern.test(version)) {
-    return yield* failed(
-      "wrong-version",
-      `${profile.title} ${version ?? "of an unknown version"} isn't one of ${profile.versions.words}${
-        howToInstall(profile)
-      }`
-    )
-  }
-  return version
-})
+  return AgentProgram.versionOf({
+    driver,
+    title,
+    install,
+    versions: { fits: (version) => versions.pattern.test(version), words: versions.words },
+    read: (printed) => /\d+\.\d+\.\d+\S*/.exec(printed)?.[0],
+    patience
+  }, ChildProcess.make(program, [...args, "--version"], processOptions(agent)))
+}
 
 /** Runs the agent's program for something other than a session. What it fails at is taken for done already. */
 export const run = Effect.fnUntraced(function*(
@@ -84,7 +70,7 @@ export const run = Effect.fnUntraced(function*(
     stdout: "ignore",
     stderr: "ignore"
   })).pipe(
-    Effect.catchTag("PlatformError", (error) => Effect.fail(notStarted(agent, "")(error)))
+    Effect.catchTag("PlatformError", (error) => Effect.fail(notStarted(agent)(error)))
   )
 })
 
@@ -117,7 +103,7 @@ export const ask = Effect.fnUntraced(function*(agent: Agent): Effect.fn.Return<
     Effect.scoped,
     Effect.timeoutOption(patience),
     Effect.map(Option.flatten),
-    Effect.catchTag("PlatformError", (error) => Effect.fail(notStarted(agent, "")(error)))
+    Effect.catchTag("PlatformError", (error) => Effect.fail(notStarted(agent)(error)))
   )
   if (Option.isNone(answer)) {
     return yield* failed("protocol", `'${agent.command.join(" ")}' doesn't speak the Agent Client Protocol`)

@@ -1,0 +1,51 @@
+/**
+ * The program of an agent that's to be found in the sandbox: whether it's there, and in a version that fits.
+ */
+import * as Bridge from "@gangway/protocol/Bridge"
+import * as Effect from "effect/Effect"
+import type * as ChildProcess from "effect/unstable/process/ChildProcess"
+import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
+
+export interface Wanted {
+  readonly driver: string
+  /** The agent's name for people. */
+  readonly title: string
+  /** The npm package, at the version that the tests run. */
+  readonly install: string
+  /** The versions that the driver takes. */
+  readonly versions: { readonly fits: (version: string) => boolean; readonly words: string }
+  /** The version in what the program prints. */
+  readonly read: (printed: string) => string | undefined
+  /** How long the program may take to say what it is. */
+  readonly patience: `${number} seconds`
+}
+
+/** The version that the program says when it's run with `--version`, by the given command; it's one that fits. */
+export const versionOf = Effect.fnUntraced(function*(
+  { driver, install, patience, read, title, versions }: Wanted,
+  command: ChildProcess.StandardCommand
+): Effect.fn.Return<string, Bridge.DriverError, ChildProcessSpawner> {
+  const spawner = yield* ChildProcessSpawner
+  const program = command.command
+  const failed = (kind: Bridge.DriverError["kind"], problem: string) =>
+    new Bridge.DriverError({ driver, kind, problem })
+  const howToInstall = `install it with 'npm install --global ${install}', or name the program in the option 'command'`
+  const printed = yield* spawner.string(command).pipe(
+    Effect.timeoutOrElse({
+      duration: patience,
+      orElse: () => Effect.fail(failed("start", `'${program} --version' didn't answer within ${patience}`))
+    }),
+    Effect.catchTag("PlatformError", (error) =>
+      Effect.fail(
+        error.reason._tag === "NotFound"
+          ? failed("not-installed", `there is no ${title} at '${program}': ${howToInstall}`)
+          : failed("start", `'${program} --version' can't be run: ${error.message}`)
+      ))
+  )
+  const version = read(printed)
+  if (version === undefined || !versions.fits(version)) {
+    const found = `${title} ${version ?? "of an unknown version"}`
+    return yield* failed("wrong-version", `${found} isn't one of ${versions.words}: ${howToInstall}`)
+  }
+  return version
+})
