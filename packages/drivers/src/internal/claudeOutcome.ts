@@ -1,11 +1,11 @@
 /**
  * How a turn ended, by the result that Claude Code prints.
  */
-import type * as Bridge from "@gangway/protocol/Bridge"
 import { type Finished, TurnFailed } from "@gangway/server/Driver"
 import * as Predicate from "effect/Predicate"
 import { finishReason } from "./claudeBlocks.ts"
 import type { Result } from "./claudeMessages.ts"
+import * as HttpStatus from "./httpStatus.ts"
 
 type Outcome = { readonly finished: Finished } | { readonly failed: TurnFailed }
 
@@ -40,7 +40,7 @@ const messageOf = ({ errors, result, subtype }: Result): string =>
 const kindOf = (
   { api_error_status: status, terminal_reason: reason }: Result,
   error: string | undefined
-): Exclude<Bridge.FailureKind, "disk-full" | "log-full"> => {
+): TurnFailed["kind"] => {
   if (reason === "prompt_too_long" || status === 413) return "context-too-long"
   switch (error) {
     case "authentication_failed":
@@ -59,9 +59,5 @@ const kindOf = (
     case "model_not_found":
       return "invalid-request"
   }
-  if (status === undefined || status === null) return "unknown"
-  if (status === 401 || status === 403) return "auth"
-  if (status === 429) return "rate-limit"
-  if (status >= 500) return "overloaded"
-  return "invalid-request"
+  return status === undefined || status === null ? "unknown" : HttpStatus.kindOf(status)
 }

@@ -1,14 +1,14 @@
 /**
  * How a turn failed, by the error that Codex tells.
  */
-import type * as Bridge from "@gangway/protocol/Bridge"
 import { TurnFailed } from "@gangway/server/Driver"
 import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import type { TurnError } from "./codexMessages.ts"
+import * as HttpStatus from "./httpStatus.ts"
 
-type Kind = Exclude<Bridge.FailureKind, "disk-full" | "log-full">
+type Kind = TurnFailed["kind"]
 
 // Where a provider refuses a request, its answer is the message.
 const Refusal = Schema.fromJsonString(Schema.Struct({
@@ -54,14 +54,8 @@ const kindOf = (info: Schema.Json): Kind => {
   // A connection that failed, with the status of the answer if there was one.
   for (const [name, detail] of Object.entries(info)) {
     const status = Predicate.isObject(detail) ? detail["httpStatusCode"] : undefined
-    if (Predicate.isNumber(status)) return kindOfStatus(status)
+    if (Predicate.isNumber(status)) return HttpStatus.kindOf(status)
     if (name.startsWith("http") || name.startsWith("response")) return "overloaded"
   }
   return "unknown"
-}
-
-const kindOfStatus = (status: number): Kind => {
-  if (status === 401 || status === 403) return "auth"
-  if (status === 429) return "rate-limit"
-  return status >= 500 ? "overloaded" : "invalid-request"
 }
