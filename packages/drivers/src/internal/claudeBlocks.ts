@@ -10,6 +10,7 @@ import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import { fileChange } from "./claudeDiff.ts"
 import type { Block, CompactMetadata, Content, TokenCounts } from "./claudeMessages.ts"
+import { split } from "./deltas.ts"
 
 type Part = Bridge.AgentPart
 
@@ -20,9 +21,6 @@ const hostPrefix = `mcp__${hostServer}__`
 /** The host tool of that name, as the host knows it. */
 export const hostTool = (name: string): string | undefined =>
   name.startsWith(hostPrefix) ? name.slice(hostPrefix.length) : undefined
-
-/** The characters that a delta made of whole text has at most, so that its line stays far below the limit. */
-const maxDelta = 64 * 1024
 
 export const usageOf = (counts: TokenCounts | undefined): Bridge.Usage => {
   if (counts === undefined) return { measured: false }
@@ -57,19 +55,6 @@ export const finishReason = (stopReason: string | null | undefined): string => {
 export const by = (parent: string | null | undefined) => Predicate.isString(parent) ? { parent } : {}
 
 export const blockId = (message: string, index: number): string => `${message}:${index}`
-
-const split = (text: string): ReadonlyArray<string> => {
-  const pieces: Array<string> = []
-  for (let from = 0; from < text.length;) {
-    let to = Math.min(text.length, from + maxDelta)
-    const last = text.charCodeAt(to - 1)
-    // Not between the halves of a character.
-    if (to < text.length && last >= 0xd800 && last <= 0xdbff) to--
-    pieces.push(text.slice(from, to))
-    from = to
-  }
-  return pieces
-}
 
 /** The parts of a whole block of an answer. */
 export const blockParts = (message: string, index: number, block: Block, parent?: string | null): Array<Part> => {

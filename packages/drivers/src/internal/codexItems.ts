@@ -9,6 +9,7 @@ import * as Predicate from "effect/Predicate"
 import type * as Schema from "effect/Schema"
 import type { ThreadItem, TokenCounts } from "./codexMessages.ts"
 import { scriptOf } from "./codexShell.ts"
+import { split } from "./deltas.ts"
 import { hunksOf, unifiedDiff, wholeFile } from "./unifiedDiff.ts"
 
 type Part = Bridge.AgentPart
@@ -161,22 +162,6 @@ const nowhere = "/dev/null"
 
 const deletion = (path: string, content: string): string =>
   `--- ${path}\n` + unifiedDiff(nowhere, false, hunksOf(content, "")).slice(`--- ${nowhere}\n`.length)
-
-/** The characters that a delta made of whole text has at most, so that its line stays far below the limit. */
-const maxDelta = 64 * 1024
-
-const split = (text: string): ReadonlyArray<string> => {
-  const pieces: Array<string> = []
-  for (let from = 0; from < text.length;) {
-    let to = Math.min(text.length, from + maxDelta)
-    const last = text.charCodeAt(to - 1)
-    // Not between the halves of a character.
-    if (to < text.length && last >= 0xd800 && last <= 0xdbff) to--
-    pieces.push(text.slice(from, to))
-    from = to
-  }
-  return pieces
-}
 
 /** The texts of a reasoning: what is summed up, or else what is told raw. */
 export const thoughts = (item: Extract<ThreadItem, { readonly type: "reasoning" }>): string =>
