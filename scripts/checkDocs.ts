@@ -1,5 +1,6 @@
 /**
- * Checks the documentation: its code's types, and that the files it links and the tests it names exist.
+ * Checks the documentation: its code's types, that the files it links and the tests it names exist, and that the table of
+ * agents is what their suites expect.
  *
  * Checked are the blocks of Markdown files that start with ```ts check, and the ```ts blocks of doc comments in packages
  * that import what they use. A block may have a name, ```ts check echo.ts, by which tests find it and other blocks of its
@@ -10,6 +11,7 @@
 import { spawnSync } from "node:child_process"
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
+import { withTable } from "./agentsTable.ts"
 import { codeBlocks } from "./codeBlocks.ts"
 import { lineAt, type Problem, report } from "./project.ts"
 import { readTestNames } from "./testNames.ts"
@@ -46,6 +48,14 @@ const checkTests = (path: string, text: string): void => {
     const name = match[2]!.split("›").at(-1)!.replace(/\s+/g, " ").trim()
     if (tests.has(match[1]!, name)) continue
     problems.push({ path, line: lineAt(text, match.index), message: `no test '${name}' is in ${match[1]}` })
+  }
+}
+
+const agents = "docs/agents.md"
+if (existsSync(join(root, agents))) {
+  const text = readFileSync(join(root, agents), "utf8")
+  if (withTable(text) !== text) {
+    problems.push({ path: agents, line: 1, message: "its table is old: bun scripts/agentsTable.ts writes it" })
   }
 }
 

@@ -10,6 +10,9 @@ export type Expectations = Pick<Profile, "name" | "capabilities" | "tellsCutStep
   readonly untold: ReadonlySet<Untold>
 }
 
+/** What's expected of an agent whose suite is shorter. */
+export type Shorter = Pick<Expectations, "name" | "capabilities">
+
 export const claudeCode: Expectations = {
   name: "Claude Code",
   capabilities: {
@@ -58,15 +61,7 @@ export const codex: Expectations = {
   untold: new Set()
 }
 
-// What agents of the protocol don't tell.
-const acp = {
-  tellsCutSteps: false,
-  compactsAsTold: false,
-  untold: new Set<Untold>(["cache-writes", "denials", "failures", "retries"])
-}
-
 export const opencode: Expectations = {
-  ...acp,
   name: "OpenCode",
   capabilities: {
     ...noCapabilities,
@@ -77,17 +72,18 @@ export const opencode: Expectations = {
     fileChanges: true,
     continuation: true,
     mcpServers: true
-  }
+  },
+  tellsCutSteps: false,
+  compactsAsTold: false,
+  untold: new Set(["cache-writes", "denials", "failures", "retries"])
 }
 
-export const gemini: Expectations = {
-  ...acp,
+export const gemini: Shorter = {
   name: "Gemini CLI",
   capabilities: { ...noCapabilities, reasoning: true, approvals: true, fileChanges: true }
 }
 
-export const qwen: Expectations = {
-  ...acp,
+export const qwen: Shorter = {
   name: "Qwen Code",
   capabilities: {
     ...noCapabilities,
