@@ -2,7 +2,7 @@
  * Writes what is made of the code: docs/schema and docs/errors.md. With `--check` it says what isn't as it would be
  * written. Either fails where the code doesn't say of an error what causes it and what to do.
  *
- *   bun scripts/generate.ts [--check]
+ *   bun scripts/generate.ts [--check [root of docs]]
  */
 import { Reason } from "@gangway/client/BridgeUnavailable"
 import * as Bridge from "@gangway/protocol/Bridge"
@@ -15,7 +15,8 @@ import { type Problem, readSources, report } from "./project.ts"
 import { print, schemaFiles } from "./schemaFiles.ts"
 
 const root = join(import.meta.dirname, "..")
-const isCheck = process.argv.includes("--check")
+const isCheck = process.argv[2] === "--check"
+const target = process.argv[3] ?? root
 const sources = (await readSources(root)).filter(({ path }) => /^packages\/[^/]+\/src\//.test(path))
 const docs = readDocs(sources)
 const errors = exportedErrors(docs, sources)
@@ -56,15 +57,15 @@ const pages = new Map([
   ["docs/errors.md", errorsPage(docs, errors, exitCodes)]
 ])
 
-const present = existsSync(join(root, directory)) ? readdirSync(join(root, directory)) : []
+const present = existsSync(join(target, directory)) ? readdirSync(join(target, directory)) : []
 const stale = present.map((name) => `${directory}/${name}`).filter((path) => !pages.has(path))
 const message = "isn't what the code makes of it: run `bun run schemas`"
 for (const path of stale) {
   if (isCheck) problems.push({ path, line: 1, message })
-  else rmSync(join(root, path))
+  else rmSync(join(target, path))
 }
 for (const [path, text] of pages) {
-  const file = join(root, path)
+  const file = join(target, path)
   if (existsSync(file) && readFileSync(file, "utf8") === text) continue
   if (isCheck) {
     problems.push({ path, line: 1, message })

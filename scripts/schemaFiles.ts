@@ -38,6 +38,8 @@ const toJson = (self: Schema.Constraint): Json => {
     if (typeof value["$ref"] === "string") return visit(definitions[value["$ref"].replace("#/$defs/", "")])
     const out: Record<string, unknown> = {}
     for (const [key, child] of Object.entries(value)) {
+      // A list that isn't empty.
+      if (key === "prefixItems" && JSON.stringify(child) === JSON.stringify([value["items"]])) continue
       if (key === "additionalProperties" && (child === true || isOpen(child))) continue
       if (key === "allOf" && Array.isArray(child) && child.every((all) => isOpen(visit(all)))) continue
       if (key === "enum" && Array.isArray(child) && child.length === 1) {
@@ -104,6 +106,8 @@ const tagged = (tag: string, properties: Json = {}, optional?: ReadonlyArray<str
 const requestId = define("RequestId", { anyOf: [{ type: "number" }, { type: "string", maxLength: 128 }] })
 
 const requests: Array<Json> = []
+/** The definitions that no frame refers to, since an answer doesn't say what it's of. */
+const answers: Array<string> = []
 const errors = new Map<string, Json>()
 for (const [tag, rpc] of Bridge.Rpcs.requests) {
   const payload = define(`${tag}Payload`, toJson(rpc.payloadSchema), tag, ["payload"])
@@ -116,6 +120,7 @@ for (const [tag, rpc] of Bridge.Rpcs.requests) {
   for (const one of (failure["anyOf"] ?? [failure]) as ReadonlyArray<any>) {
     errors.set(one.properties._tag.const, one)
   }
+  answers.push(`${tag}Success`, `${tag}Error`)
   const request = tagged("Request", { id: requestId, tag: { const: tag }, payload })
   requests.push(define(`${tag}Request`, request))
 }
@@ -161,13 +166,21 @@ const agent = ({ name, options }: { readonly name: string; readonly options: Sch
   return { name: `agent-${name}.json`, about: `The agent options of \`${name}\``, schema, docs: `${path} Options` }
 }
 
-const files: ReadonlyArray<Omit<SchemaFile, "schema"> & { readonly schema: Json; readonly docs?: string }> = [
+interface Described extends SchemaFile {
+  /** Where the doc comments of its fields are, where it's no definition. */
+  readonly docs?: string
+  /** The definitions that it has besides those that it refers to. */
+  readonly also?: ReadonlyArray<string>
+}
+
+const files: ReadonlyArray<Described> = [
   {
     name: "messages.json",
     about:
       "A frame of the WebSocket, of either side; each procedure's payload, success (of `ReadTurn`, an element of its " +
       "stream) and errors are in `$defs`, as `StartTurnPayload`, `StartTurnSuccess` and `StartTurnError`",
-    schema: { anyOf: [{ $ref: "#/$defs/HostFrame" }, { $ref: "#/$defs/BridgeFrame" }] }
+    schema: { anyOf: [{ $ref: "#/$defs/HostFrame" }, { $ref: "#/$defs/BridgeFrame" }] },
+    also: answers
   },
   { name: "part.json", about: "A part of a turn", schema: { $ref: "#/$defs/Part" } },
   {
@@ -218,13 +231,15 @@ export const schemaFiles = (docs: ReadonlyArray<Documented>): ReadonlyArray<Sche
     }
   }
 
-  return files.map(({ about, docs: root, name, schema }) => {
+  return files.map(({ about, also = [], docs: root, name, schema }) => {
     const used = new Map<string, Json>()
     const use = (definition: string): Json => {
       if (!used.has(definition)) {
         used.set(definition, {})
         const { at, docs, schema } = definitions.get(definition)!
-        used.set(definition, describe(schema, [docs, ...at], true))
+        const other = names.get(JSON.stringify(schema))
+        const isOther = other !== undefined && other !== definition
+        used.set(definition, isOther ? use(other) : describe(schema, [docs, ...at], true))
       }
       return { $ref: `#/$defs/${definition}` }
     }
@@ -254,6 +269,7 @@ export const schemaFiles = (docs: ReadonlyArray<Documented>): ReadonlyArray<Sche
       const { description: _, ...rest } = describe(schema, at, false)
       return rest
     }
+    also.forEach(use)
     const main = describe(schema, root === undefined ? [] : [root], root !== undefined)
     return {
       name,
