@@ -117,6 +117,7 @@ describe("a newer bridge", () => {
         const [tag, payload] of [
           ["Approve", { ...key, approvalId: "a", decision: "allow" }],
           ["SubmitToolResult", { ...key, toolCallId: "c", result: 1, isFailure: false }],
+          ["SendMessage", { ...key, messageId: "m", prompt: [{ type: "text", text: "more" }] }],
           ["ReadState", { session: "s1" }]
         ] as const
       ) {

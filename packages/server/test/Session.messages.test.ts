@@ -263,6 +263,28 @@ describe("a message", () => {
   )
 
   test(
+    "that comes as its turn's time is over is told so",
+    Effect.gen(function*() {
+      const puppet = Puppet.make({ work: Puppet.saysAndHangs("working") }, { interrupt: Effect.never })
+      const { client } = yield* started(puppet)
+      yield* client.StartTurn({ ...act(1, "work"), timeout: 400 })
+      yield* working(client)
+      // The agent has two seconds to stop by itself.
+      const outcomes = yield* Effect.forEach(
+        Array.from({ length: 12 }, (_, i) => message(`m${i}`, "more")),
+        (message) => Effect.result(Effect.delay(client.SendMessage(message), "50 millis"))
+      )
+      const accepted = outcomes.filter(({ _tag }) => _tag === "Success").length
+      const late = outcomes.flatMap((outcome) => outcome._tag === "Failure" ? [outcome.failure] : [])
+      assert.isBelow(accepted, 12)
+      for (const error of late) assert.deepInclude(error, { _tag: "TurnEnded" })
+      const { end, parts } = yield* read(client, turn(1))
+      assert.deepInclude(end.end, { type: "aborted", reason: "timeout" })
+      assert.strictEqual(sent(parts).length, accepted)
+    })
+  )
+
+  test(
     "to a turn before the latest is told how that ended",
     Effect.gen(function*() {
       const { client } = yield* started(Puppet.make({ one: Puppet.says("one"), two: Puppet.hangs }))
