@@ -1,6 +1,9 @@
 import { afterEach, assert, beforeEach, describe, it } from "@effect/vitest"
 import * as Plain from "@gangway/client/promise"
 import { type } from "arktype"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import * as v from "valibot"
 import { z } from "zod"
 import { type Options, TestBridge, TestState, text } from "./fixtures/TestBridge.ts"
@@ -353,6 +356,27 @@ describe("a promise", () => {
     }
     await eventually(() => bridge.sockets.size === 0)
     assert.isUndefined(log.end)
+  })
+
+  it("rejects with why no bridge can be launched, or no sandbox be had", async () => {
+    const root = mkdtempSync(join(tmpdir(), "gangway-promise-"))
+    finalizers.push(() => rmSync(root, { recursive: true }))
+    const options = {
+      command: ["sh", "-c", "echo out of order; exit 3"],
+      bridge: "b1",
+      stateDirectory: join(root, "state"),
+      agentOptions: { agent: "nobody" },
+      tokens: { directory: join(root, "tokens") }
+    } as const
+    const failed = await rejected(Plain.connect({ ...options, sandbox: Plain.local() }))
+    assert.instanceOf(failed, Plain.BridgeUnavailable)
+    assert.deepInclude(failed.reason, { _tag: "LaunchFailed", exitCode: 3, log: "out of order" })
+    assert.match(readFileSync(join(root, "tokens", "b1.token"), "utf8"), /^[\w-]{43}\n$/)
+    const sandbox = Plain.docker({ container: "none", client: [join(root, "no-docker")] })
+    const error = await rejected(Plain.connect({ ...options, sandbox }))
+    assert.instanceOf(error, Plain.SandboxError)
+    assert.strictEqual(error._tag, "SandboxError")
+    assert.strictEqual(error.operation, "attach")
   })
 
   it("of a connection that is given up leaves nothing open", async () => {
