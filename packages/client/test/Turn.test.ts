@@ -171,6 +171,16 @@ describe("Turn", () => {
       assert.deepInclude(error, { _tag: "PartsLost", expected: 6, next: 3 })
     }))
 
+  it.live("fails where a bridge refuses with an error that this client doesn't know", () =>
+    Effect.gen(function*() {
+      const { handle } = yield* started({
+        onRequest: (tag) => tag === "ReadTurn" ? { fail: { _tag: "OfALaterVersion", turn } } : undefined
+      }, range(1, 9).map(text))
+      const error = yield* Effect.flip(Stream.runDrain(handle.parts()))
+      assert.strictEqual(error._tag, "BridgeUnavailable")
+      assert.include(error.message, "this client doesn't know")
+    }))
+
   it.live("takes a stream that ends without an end as a lost connection", () =>
     Effect.gen(function*() {
       let reads = 0

@@ -111,7 +111,12 @@ export const read = (options: Options): Stream.Stream<TurnPart, ReadError> =>
     })
 
     const onExit = Effect.fnUntraced(function*(encoded: ResponseExitEncoded["exit"]) {
-      const exit = yield* Effect.orDie(decodeExit(encoded))
+      const decoded = yield* Effect.result(decodeExit(encoded))
+      if (Result.isFailure(decoded)) {
+        const problem = "the bridge ended a read with an error that this client doesn't know"
+        return yield* failUnavailable({ _tag: "ProtocolError", problem })
+      }
+      const exit = decoded.success
       if (Exit.isSuccess(exit)) return yield* retry({ _tag: "ProtocolError", problem: "a read ended without an end" })
       const error = Cause.findErrorOption(exit.cause)
       if (error._tag === "None") {

@@ -91,8 +91,12 @@ export const make = Effect.fnUntraced(function*(
   const start: Sessions["start"] = (id, command) =>
     Effect.scoped(Effect.flatMap(using(id), ({ session }) => command(session)))
 
-  const onDisk = <A>(f: (session: Session.Session) => Effect.Effect<A>) =>
-    Effect.flatMap(context.state.sessions, (ids) => Effect.forEach(ids, (id) => start(id, f), { concurrency: 16 }))
+  const onDisk = <A>(f: (session: Session.Session) => Effect.Effect<A>, most = Number.POSITIVE_INFINITY) =>
+    Effect.flatMap(context.state.sessions, (ids) => {
+      // What this bridge has had to do with comes first.
+      const inOrder = [...ids.filter((id) => entries.has(id)), ...ids.filter((id) => !entries.has(id))]
+      return Effect.forEach(inOrder.slice(0, most), (id) => start(id, f), { concurrency: 16 })
+    })
 
   const all = (f: (session: Session.Session) => Effect.Effect<void>) =>
     Effect.suspend(() =>
@@ -112,8 +116,8 @@ export const make = Effect.fnUntraced(function*(
       ),
     list: together(
       Effect.map(
-        onDisk((session) => session.summary),
-        (summaries) => summaries.filter((summary) => summary !== undefined).slice(0, maxListed)
+        onDisk((session) => session.summary, maxListed),
+        (summaries) => summaries.filter((summary) => summary !== undefined)
       ),
       context.scope
     ),
