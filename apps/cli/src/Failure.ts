@@ -38,6 +38,7 @@ export class ExitWith extends Data.TaggedError("ExitWith")<{ readonly exitCode: 
 const usageTags: ReadonlySet<string> = new Set([
   "UsageError",
   "DirectoryInvalid",
+  "MessageConflict",
   "SessionConflict",
   "SessionDestroyed",
   "SessionFull",

@@ -11,6 +11,7 @@ import { diff } from "./diff.ts"
 import { pull } from "./pull.ts"
 import { run } from "./run.ts"
 import { sandboxes } from "./sandboxes.ts"
+import { send } from "./send.ts"
 
 export const gangway = Command.make("gangway").pipe(
   Command.withDescription("Runs coding agents behind bridges that outlive connections, hosts and themselves"),
@@ -18,6 +19,7 @@ export const gangway = Command.make("gangway").pipe(
     demo,
     Command.provide(run, Registry.layer),
     Command.provide(attach, Registry.layer),
+    Command.provide(send, Registry.layer),
     Command.provide(abort, Registry.layer),
     Command.provide(agents, Registry.layer),
     Command.provide(diff, Registry.layer),
