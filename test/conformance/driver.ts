@@ -441,6 +441,26 @@ export const driverConformance = (profile: Profile) => {
         assert.include(JSON.stringify((yield* world.server.calls("AGAIN"))[0]!.body), "Do it.")
       }))
 
+    test(
+      profile,
+      "says how to install an agent that is missing, or of a version that doesn't fit",
+      (world) =>
+        Effect.gen(function*() {
+          const fs = yield* FileSystem.FileSystem
+          const program = `${world.root}/agent`
+          const make = Effect.flip(profile.make({ program, url: world.server.url, home: world.home }))
+          const missing = yield* make
+          assert.deepInclude(missing, { _tag: "DriverError", kind: "not-installed" })
+          assert.include(missing.problem, "npm install --global ")
+          yield* fs.writeFileString(program, "#!/bin/sh\necho 0.0.1\n")
+          yield* fs.chmod(program, 0o755)
+          const old = yield* make
+          assert.deepInclude(old, { _tag: "DriverError", kind: "wrong-version" })
+          assert.include(old.problem, "0.0.1")
+          assert.include(old.problem, "npm install --global ")
+        })
+    )
+
     test(profile, "says how an agent ended that ends at its start", (world) =>
       Effect.gen(function*() {
         const fs = yield* FileSystem.FileSystem

@@ -5,7 +5,8 @@ import * as BunServices from "@effect/platform-bun/BunServices"
 import { assert, describe, it } from "@effect/vitest"
 import type { Bridge } from "@gangway/protocol"
 import type { Driver, SessionOptions, Turn } from "@gangway/server/Driver"
-import { Effect, Exit, Fiber, FileSystem, Option, type Schema, type Scope } from "effect"
+import { Effect, Exit, Fiber, FileSystem, Option, Schedule, type Schema, type Scope } from "effect"
+import { readdirSync, readFileSync, readlinkSync } from "node:fs"
 import { type Answers, type Host, makeLog, openHost, partsOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import type { InstalledAgent } from "../installAgent.ts"
 import * as ModelServer from "../model/ModelServer.ts"
@@ -75,6 +76,8 @@ export interface World {
 export const makeWorld = Effect.fnUntraced(function*(profile: Profile) {
   const fs = yield* FileSystem.FileSystem
   const root = yield* fs.realPath(yield* fs.makeTempDirectoryScoped({ prefix: "gangway-driver-" }))
+  // By then its hosts are closed.
+  yield* Effect.addFinalizer(() => nothingRuns(root))
   const directory = `${root}/project`
   const home = `${root}/home`
   yield* fs.makeDirectory(directory)
@@ -98,7 +101,30 @@ export const makeWorld = Effect.fnUntraced(function*(profile: Profile) {
   return world
 })
 
-/** A test in a world of its own. The machine may be busy: only what never ends fails by the clock. */
+/** The processes that work in a world or were told of it. */
+const processesOf = (root: string) =>
+  readdirSync("/proc").filter((pid) => {
+    if (!/^\d+$/.test(pid)) return false
+    try {
+      return readlinkSync(`/proc/${pid}/cwd`).startsWith(`${root}/`) ||
+        readFileSync(`/proc/${pid}/environ`, "latin1").includes(`${root}/`)
+    } catch {
+      // It has ended.
+      return false
+    }
+  }).map((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " "))
+
+// What was killed takes a moment to go.
+const nothingRuns = (root: string) =>
+  Effect.sync(() => processesOf(root)).pipe(
+    Effect.repeat({
+      until: (running) => running.length === 0,
+      schedule: Schedule.max([Schedule.spaced("20 millis"), Schedule.recurs(500)])
+    }),
+    Effect.flatMap((running) => Effect.sync(() => assert.deepStrictEqual(running, [], "processes were left behind")))
+  )
+
+/** A test in a world of its own, after which no process of it is left. The machine may be busy: only what never ends fails by the clock. */
 export const test = (
   profile: Profile,
   name: string,
