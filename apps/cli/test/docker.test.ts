@@ -27,6 +27,20 @@ const contained = (
 const docker = (...args: ReadonlyArray<string>) =>
   spawnSync(engine.client[0], [...engine.client.slice(1), ...args], { encoding: "utf8" }).stdout.trim()
 
+// By the classic builder: the other one is a plugin that may not be there.
+const build = (directory: string, args: Readonly<Record<string, string>>) => {
+  const words = Object.entries(args).flatMap(([name, value]) => ["--build-arg", `${name}=${value}`])
+  const { status, stderr, stdout } = spawnSync(
+    engine.client[0],
+    [...engine.client.slice(1), "build", "--quiet", ...words, "--file", dockerfile, directory],
+    { encoding: "utf8", env: { ...process.env, DOCKER_BUILDKIT: "0" } }
+  )
+  assert.strictEqual(status, 0, stderr)
+  return stdout.trim()
+}
+
+const dockerfile = new URL("../../../deploy/docker/Dockerfile", import.meta.url).pathname
+
 const containers = ({ directory }: User) => {
   const filter = `label=dev.gangway.directory=${directory}`
   return docker("ps", "--all", "--quiet", "--filter", filter).split("\n").filter((id) => id !== "")
@@ -211,23 +225,40 @@ describe("gangway with Docker", {
       assert.include(lacking.stderr, "the sandbox has no tar and no xargs, which a copy takes")
     }))
 
-  test("gives the agent's key by the launch line, and leaves it nowhere else", (user) =>
+  test("gives the agent's key by the launch line, and leaves it nowhere else, in an image of deploy/docker", (user) =>
     Effect.gen(function*() {
       const key = "sk-SECRET-of-the-model"
       // An agent that says no more than whether it has the key.
       const made = docker("create", engine.image, "sh")
       const agent = `${user.root}/qwen`
       const fs = yield* FileSystem.FileSystem
-      yield* fs.writeFileString(agent, "#!/bin/sh\necho ${#OPENAI_API_KEY} >/var/tmp/length\nread line; sleep 100\n")
+      yield* fs.writeFileString(
+        agent,
+        `#!/bin/sh
+case "$*" in *--version) echo 0.24.4; exit;; esac
+read line
+echo \${#OPENAI_API_KEY} >/var/tmp/length
+sleep 100
+`
+      )
       yield* fs.chmod(agent, 0o755)
       docker("cp", agent, `${made}:/bin/qwen`)
-      const image = docker("commit", made)
+      const base = docker("commit", made)
       docker("rm", made)
+      yield* Effect.addFinalizer(() => Effect.sync(() => docker("rmi", "--force", base)))
+      yield* fs.makeDirectory(`${user.root}/build`)
+      yield* fs.copyFile(engine.bridge, `${user.root}/build/gangway-bridge`)
+      const image = build(`${user.root}/build`, { BASE: base, PACKAGES: "", AGENTS: "", USER: "agent" })
       yield* Effect.addFinalizer(() => Effect.sync(() => docker("rmi", "--force", image)))
-      const options = ["--agent", "qwen", "--sandbox", "docker", "--image", image, "--copy"]
+      assert.strictEqual(docker("inspect", "--format", "{{.Config.User}}", image), "agent")
+      const program = ["--bridge-command", "/usr/local/bin/gangway-bridge"]
+      const options = ["--agent", "qwen", "--sandbox", "docker", "--image", image, "--copy", ...program]
       const host = yield* startIt(user, ["run", "x", ...options], { env: { ...env(), OPENAI_API_KEY: key } })
-      const exec = (script: string) => docker("exec", containers(user)[0]!, "sh", "-c", script)
-      yield* until(() => containers(user).length > 0 && exec("cat /var/tmp/length 2>/dev/null") === `${key.length}`)
+      const exec = (script: string) => docker("exec", "--user", "root", containers(user)[0]!, "sh", "-c", script)
+      const hasKey = until(() =>
+        containers(user).length > 0 && exec("cat /var/tmp/length 2>/dev/null") === `${key.length}`
+      )
+      yield* Effect.raceFirst(hasKey, Effect.flatMap(host.ended, ({ stderr }) => Effect.die(stderr)))
 
       assert.notInclude(docker("inspect", containers(user)[0]!), key)
       const running = exec("for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done")
