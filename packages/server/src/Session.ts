@@ -169,8 +169,11 @@ export const make = Effect.fnUntraced(function*(
         )
     yield* conflict(known.latest!.attempt, known.latest!.end)
     const holding = yield* SessionLookup.orUnavailable(core.need("host"))
-    // It may have been destroyed meanwhile.
-    if (holding.file() === undefined) return yield* new Bridge.SessionNotFound({ session: id })
+    // It may have been destroyed meanwhile, or another turn begun, by who had it before.
+    const held = holding.file()
+    if (held === undefined) return yield* new Bridge.SessionNotFound({ session: id })
+    const overMeanwhile = yield* earlierEnd(held, payload.turn)
+    if (overMeanwhile !== undefined) return { end: overMeanwhile, ended: [], left: [] }
     const { attempt, end } = yield* latestStatus(holding)
     yield* conflict(attempt, end)
     const running = core.running()

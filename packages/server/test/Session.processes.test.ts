@@ -1,5 +1,6 @@
 import { assert, describe } from "@effect/vitest"
 import type { SessionOptions } from "@gangway/server/Driver"
+import { ProcessTable } from "@gangway/server/ProcessTable"
 import { type AgentProcess, markerName } from "@gangway/server/Supervisor"
 import { Effect, Redacted, Stream } from "effect"
 import { spawn } from "node:child_process"
@@ -225,5 +226,31 @@ describe("an agent's processes", () => {
       assert.strictEqual(puppet.opened.length, 1)
       assert.deepStrictEqual(left(), [])
     })
+  )
+
+  test(
+    "that couldn't be ended are looked for by the next bridge",
+    Effect.gen(function*() {
+      const table = yield* ProcessTable
+      const { client, end, left, sessionDirectory, stateDirectory } = yield* world(agent()).pipe(
+        Effect.provideService(ProcessTable, {
+          ...table,
+          signal: () => Effect.succeed(false),
+          signalGroup: () => Effect.succeed(false)
+        })
+      )
+      yield* client.StartTurn(act(1, leaves))
+      yield* endOf(client, turn(1))
+      assert.isAtLeast((yield* client.StopSession({ session })).left.length, 2)
+      assert.isTrue((yield* sessionFile(sessionDirectory)).active)
+      yield* end
+      assert.isTrue((yield* sessionFile(sessionDirectory)).active)
+      const { client: later } = yield* launch(agent().driver, stateDirectory)
+      yield* later.StopSession({ session })
+      assert.deepStrictEqual(left(), [])
+      assert.isFalse((yield* sessionFile(sessionDirectory)).active)
+    }),
+    // It's tried three times, for 8 s each.
+    90_000
   )
 })

@@ -197,7 +197,10 @@ export const load = Effect.fnUntraced(function*(options: {
   // where the disk was full when they started, the file doesn't say so.
   const mayRun = file !== undefined && (file.active || (file.latest !== undefined && file.latest.end === undefined))
   const reaping = !mayRun ? undefined : yield* Effect.forkIn(
-    Effect.andThen(supervisor.endAll, note((current) => ({ ...current, active: false }))),
+    Effect.flatMap(
+      supervisor.endAll,
+      ({ left }) => left.length > 0 ? Effect.void : note((current) => ({ ...current, active: false }))
+    ),
     scope
   )
 

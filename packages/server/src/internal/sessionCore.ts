@@ -182,9 +182,12 @@ export const make = Effect.fnUntraced(function*(
     const freed = holding
     if (freed === undefined) return Effect.void
     return Effect.gen(function*() {
-      yield* freed.supervisor.endAll
+      const { left } = yield* freed.supervisor.endAll
       yield* closeAgent
-      if (freed.file()?.active === true) yield* freed.note((current) => ({ ...current, active: false }))
+      // What couldn't be ended is looked for again by whoever holds the session next.
+      if (freed.file()?.active === true && left.length === 0) {
+        yield* freed.note((current) => ({ ...current, active: false }))
+      }
       const log = freed.log()
       if (log !== undefined) yield* log.retire
       options = undefined
