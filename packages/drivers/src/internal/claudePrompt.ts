@@ -9,8 +9,6 @@ import * as Encoding from "effect/Encoding"
 import type * as Schema from "effect/Schema"
 import { imageTypes, textOf, unfit } from "./prompts.ts"
 
-export { nudge } from "./prompts.ts"
-
 /**
  * The id of the message that brings a turn's prompt, or its nudge, in one of its attempts, or what a host sent into the
  * turn. The transcript holds it, so it tells what is meant; the CLI takes a message of an id that it knows only once.

@@ -28,6 +28,7 @@ import * as Prompt from "./claudePrompt.ts"
 import { reconcile } from "./claudeReconcile.ts"
 import { answer, type Work } from "./claudeRequests.ts"
 import * as Transcript from "./claudeTranscript.ts"
+import { nudge } from "./prompts.ts"
 
 export interface Agent {
   readonly program: string
@@ -431,7 +432,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
         id: Effect.provideContext(Prompt.messageId(conversation, turn.turn, turn.message ?? turn.attempt), context),
         turn,
         emit: turn.emit,
-        content: turn.continued?.prompted === true ? Prompt.nudge : yield* Prompt.content(turn.prompt),
+        content: turn.continued?.prompted === true ? nudge : yield* Prompt.content(turn.prompt),
         wanted: { model: turn.model ?? agent.options.model, effort, responseFormat: turn.responseFormat?.schema }
       })
     }, orRetire),

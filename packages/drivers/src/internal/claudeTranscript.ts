@@ -17,6 +17,7 @@ import * as Schema from "effect/Schema"
 import { AssistantMessage, CompactMetadata, Content } from "./claudeMessages.ts"
 import type { Options } from "./claudeOptions.ts"
 import { failed } from "./claudeProcess.ts"
+import * as ConversationFile from "./conversationFile.ts"
 
 /** Where Claude Code keeps what it keeps. */
 export interface Home {
@@ -107,7 +108,6 @@ const Line = Schema.Union([
 ])
 
 const decodeLine = Schema.decodeUnknownOption(Line)
-const parseLine = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.JsonObject))
 
 // The CLI's rule for the folder of a working directory.
 const folderOf = (directory: string): string => directory.replace(/[^a-zA-Z0-9]/g, "-")
@@ -139,18 +139,6 @@ export const find = Effect.fnUntraced(function*(home: Home, options: {
   return undefined
 })
 
-/** The lines of a file, without what was torn off. */
-const readLines = Effect.fnUntraced(function*(file: string) {
-  const fs = yield* FileSystem.FileSystem
-  const lines: Array<Schema.JsonObject> = []
-  for (const text of (yield* fs.readFileString(file)).split("\n")) {
-    // A torn line, and one that a later append was fused with, is one that the CLI doesn't read either.
-    const line = Option.getOrUndefined(parseLine(text))
-    if (line !== undefined) lines.push(line)
-  }
-  return lines
-})
-
 /** Whose transcript it is: the conversation's id that its lines hold. */
 export interface Transcript {
   readonly conversation: string | undefined
@@ -165,7 +153,7 @@ export interface Transcript {
 export const read = Effect.fnUntraced(function*(
   file: string
 ): Effect.fn.Return<Transcript, PlatformError, FileSystem.FileSystem> {
-  const lines = yield* readLines(file)
+  const lines = yield* ConversationFile.read(file)
   const entries: Array<Entry> = []
   const messages = new Set<string>()
   const counts = new Map<string, number>()
@@ -228,7 +216,7 @@ export const toState = Effect.fnUntraced(function*(
   file: string | undefined,
   options: { readonly conversation: string; readonly directory: string }
 ) {
-  const lines = file === undefined ? [] : yield* readLines(file)
+  const lines = file === undefined ? [] : yield* ConversationFile.read(file)
   const state: typeof State.Type = {
     agent: "claude-code",
     format: 1,
@@ -264,10 +252,8 @@ export const restore = Effect.fnUntraced(function*(
       ...(line["cwd"] === from.directory ? { cwd: options.directory } : {})
     }) + "\n"
   ).join("")
-  // Whole or not at all: a bridge that dies here leaves no half conversation under the name.
   const file = path.join(directory, `${options.conversation}.jsonl`)
-  yield* fs.writeFileString(`${file}.new`, text, { mode: 0o600 })
-  yield* fs.rename(`${file}.new`, file)
+  yield* ConversationFile.write(file, text)
   return true
 })
 

@@ -16,6 +16,7 @@ import * as Schema from "effect/Schema"
 import { summaryIn } from "./codexEntries.ts"
 import type { Options } from "./codexOptions.ts"
 import { failed } from "./codexProcess.ts"
+import * as ConversationFile from "./conversationFile.ts"
 
 /** Where Codex keeps what it keeps, given the session's environment: `~/.codex`, or what `CODEX_HOME` says. */
 export const homeOf = (path: Path.Path, options: Options, inherited: {
@@ -73,19 +74,6 @@ export const find = Effect.fnUntraced(function*(home: string, thread: string) {
     }
   }
   return undefined
-})
-
-const parseLine = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.JsonObject))
-
-/** The lines of a file. One that was torn off is one that Codex doesn't read either. */
-export const read = Effect.fnUntraced(function*(file: string) {
-  const fs = yield* FileSystem.FileSystem
-  const lines: Array<Schema.JsonObject> = []
-  for (const text of (yield* fs.readFileString(file)).split("\n")) {
-    const line = Option.getOrUndefined(parseLine(text))
-    if (line !== undefined) lines.push(line)
-  }
-  return lines
 })
 
 const meta = (lines: ReadonlyArray<Schema.JsonObject>, field: string): string | undefined => {
@@ -149,10 +137,8 @@ export const restore = Effect.fnUntraced(function*(
       : line
   }
   const text = from.lines.map((line) => JSON.stringify(withTools(line), replace) + "\n").join("")
-  // Whole or not at all: a bridge that dies here leaves no half conversation under the name.
   const file = path.join(directory, `rollout-${folder.join("-")}T00-00-00-${options.thread}.jsonl`)
-  yield* fs.writeFileString(`${file}.new`, text, { mode: 0o600 })
-  yield* fs.rename(`${file}.new`, file)
+  yield* ConversationFile.write(file, text)
   return true
 })
 
@@ -171,7 +157,9 @@ export const remove = Effect.fnUntraced(function*(home: string, { key, thread }:
   for (const id of [...new Set(named)].filter((id) => id !== thread).concat(thread)) {
     const found = id === thread ? file : yield* find(home, id)
     // What it names may be anybody's.
-    if (found !== undefined && id !== thread && meta(yield* read(found), "session_id") !== thread) continue
+    if (found !== undefined && id !== thread && meta(yield* ConversationFile.read(found), "session_id") !== thread) {
+      continue
+    }
     if (found !== undefined) yield* fs.remove(found, force)
     if (found !== undefined || id === thread) yield* fs.remove(lockOf(path, home, id), force)
   }

@@ -27,6 +27,7 @@ import * as Prompt from "./codexPrompt.ts"
 import { reconcile } from "./codexReconcile.ts"
 import { answer, type Work } from "./codexRequests.ts"
 import * as Rollout from "./codexRollout.ts"
+import * as ConversationFile from "./conversationFile.ts"
 import { nudge } from "./prompts.ts"
 
 export interface Agent {
@@ -101,7 +102,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
   const lines = Effect.flatMap(
     find,
-    (file) => file === undefined ? Effect.succeed([]) : files(Rollout.read(file))
+    (file) => file === undefined ? Effect.succeed([]) : files(ConversationFile.read(file))
   )
 
   if (thread !== undefined) {
