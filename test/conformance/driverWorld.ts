@@ -101,18 +101,18 @@ export const makeWorld = Effect.fnUntraced(function*(profile: Profile) {
   return world
 })
 
-/** The processes that work in a world or were told of it. */
+/** The processes that work in a world or were told of it, as they were started. */
 const processesOf = (root: string) =>
-  readdirSync("/proc").filter((pid) => {
-    if (!/^\d+$/.test(pid)) return false
+  readdirSync("/proc").filter((pid) => /^\d+$/.test(pid)).flatMap((pid) => {
     try {
-      return readlinkSync(`/proc/${pid}/cwd`).startsWith(`${root}/`) ||
+      const isOurs = readlinkSync(`/proc/${pid}/cwd`).startsWith(`${root}/`) ||
         readFileSync(`/proc/${pid}/environ`, "latin1").includes(`${root}/`)
+      return isOurs ? [readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ")] : []
     } catch {
       // It has ended.
-      return false
+      return []
     }
-  }).map((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " "))
+  })
 
 // What was killed takes a moment to go.
 const nothingRuns = (root: string) =>
@@ -124,7 +124,10 @@ const nothingRuns = (root: string) =>
     Effect.flatMap((running) => Effect.sync(() => assert.deepStrictEqual(running, [], "processes were left behind")))
   )
 
-/** A test in a world of its own, after which no process of it is left. The machine may be busy: only what never ends fails by the clock. */
+/**
+ * A test in a world of its own, after which no process of it is left. The machine may be busy: only what never ends
+ * fails by the clock.
+ */
 export const test = (
   profile: Profile,
   name: string,
