@@ -200,6 +200,18 @@ echo new > "node/new file"`
       const denied = yield* runIt(user, inDaytona("x"), { env: { ...env(), DAYTONA_API_KEY: "wrong" } })
       assert.strictEqual(denied.exitCode, 4, denied.stderr)
       assert.include(denied.stderr, "Invalid credentials")
+
+      // Built, without the package anywhere.
+      const main = new URL("../src/main.ts", import.meta.url).pathname
+      const built = `${user.root}/gangway.js`
+      const options = ["--target", "bun", "--external", "@daytona/sdk", "--outfile", built]
+      execFileSync(process.execPath, ["build", main, ...options], { stdio: "ignore" })
+      const { exitCode, stderr } = Bun.spawnSync([process.execPath, "--no-install", built, ...inDaytona("x")], {
+        cwd: user.directory,
+        env: { ...user.env, ...env() }
+      })
+      assert.strictEqual(exitCode, 2)
+      assert.include(stderr.toString(), "takes the package @daytona/sdk beside gangway: bun add @daytona/sdk@0.216.0\n")
     }))
 })
 

@@ -9,6 +9,7 @@ import * as Flags from "../Flags.ts"
 import { printable } from "../render/Text.ts"
 import { findCopy } from "../sandboxes/Enter.ts"
 import { Screen } from "../Screen.ts"
+import { interruptible } from "../Signals.ts"
 
 export const pull = Command.make(
   "pull",
@@ -16,8 +17,9 @@ export const pull = Command.make(
   Effect.fn("gangway.pull")(function*(options) {
     const { bridge, sandbox } = yield* known(options.bridge)
     const { note, write } = yield* Screen
-    const { copied, directory } = yield* findCopy(bridge, sandbox)
-    const changes = yield* Pull.pull(copied, directory)
+    const { copied, directory } = yield* interruptible(findCopy(bridge, sandbox))
+    // One that's cut off in the middle is finished by the next.
+    const changes = yield* interruptible(Pull.pull(copied, directory))
     for (const { isNew, path, to } of changes) {
       yield* write(`${to === undefined ? "deleted" : isNew ? "new" : "changed"}  ${printable(path)}\n`)
     }

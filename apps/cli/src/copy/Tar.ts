@@ -81,6 +81,7 @@ const header = (options: {
 export const unpack = (bytes: Uint8Array): Map<string, Entry> => {
   const entries = new Map<string, Entry>()
   let long: { path?: string; target?: Uint8Array; size?: number } = {}
+  if (bytes.length % block !== 0) throw new Error("the archive is cut off")
   for (let at = 0; at + block <= bytes.length;) {
     if (bytes[at] === 0) {
       at += block
