@@ -2,24 +2,13 @@
  * `gangway run` with the real Claude Code and a scripted model.
  */
 import { assert, describe } from "@effect/vitest"
-import { Turn } from "@gangway/client"
-import type { Bridge } from "@gangway/protocol"
 import { Effect, FileSystem } from "effect"
-import { readFileSync } from "node:fs"
 import { dirname } from "node:path"
-import {
-  atTerminal,
-  bridgePid,
-  processesOf,
-  start,
-  test,
-  until,
-  type User
-} from "../../apps/cli/test/fixtures/Gangway.ts"
-import { messagesOf } from "../conformance/driverWorld.ts"
+import { atTerminal, test, type User } from "../../apps/cli/test/fixtures/Gangway.ts"
 import { installAgent } from "../installAgent.ts"
 import * as ModelServer from "../model/ModelServer.ts"
 import { script } from "../model/Script.ts"
+import { isContinued } from "./killedRun.ts"
 
 const agent = await installAgent("claude-code")
 
@@ -60,47 +49,9 @@ describe(
   () => {
     test("continues the turn when its bridge is killed in a tool call: no finished call runs again", (user) =>
       Effect.gen(function*() {
-        const fs = yield* FileSystem.FileSystem
-        const { conversation, env, read, server } = yield* world(user)
-        const words = `Do it. ${
-          script(
-            { text: "First.", bash: "echo first >> done.txt" },
-            { text: "Second.", bash: "echo second >> done.txt; perl -e 'sleep 1000'" },
-            { text: "Third.", bash: "echo third >> done.txt" },
-            { text: "Done." }
-          )
-        }`
-        const running = yield* start(user, ["run", words, "--permissions", "all", "--session", "s1", "--json"], { env })
-        yield* until(() => Effect.map(read("done.txt"), (content) => content.includes("second")))
-        // The agent writes what it said a little later than it acts.
-        yield* until(() => Effect.map(conversation, (content) => content.includes(`"command":"echo second`)))
-        const before = (yield* server.calls("Do it.")).at(-1)!
-        process.kill(yield* bridgePid(user, "claude-code"), "SIGKILL")
-        const { exitCode, stderr, stdout } = yield* running.ended
-        assert.strictEqual(exitCode, 0, stderr)
-
-        assert.strictEqual(yield* read("done.txt"), "first\nsecond\nthird\n")
-        const lines = stdout.trimEnd().split("\n").map((line) => JSON.parse(line))
-        const { attempt, end, next } = lines.pop() as Bridge.EndLine
-        const parts = lines as ReadonlyArray<Bridge.NumberedPart>
-        assert.deepStrictEqual(parts.map(({ n }) => n), Array.from({ length: next - 1 }, (_, i) => i + 1))
-        assert.deepInclude(end, { type: "finished", finishReason: "stop" })
-        assert.strictEqual(attempt, 2)
-        assert.strictEqual(Turn.toText(parts), "First.\n\nSecond.\n\nThird.\n\nDone.")
-        assert.strictEqual(Turn.counted(parts).filter(({ part }) => part.type === "step-finished").length, 4)
-
-        // The model is told what it was told before, and the prompt once.
-        const after = (yield* server.calls("Do it."))[2]!
-        const [seen, sees] = [messagesOf(before), messagesOf(after)]
-        assert.deepStrictEqual(sees.slice(0, seen.length), seen)
-        assert.strictEqual(JSON.stringify(sees).split("Do it.").length, 2)
-
-        // The key is where the agent needs it, and nowhere else.
-        for (const name of yield* fs.readDirectory(user.state, { recursive: true })) {
-          const path = `${user.state}/${name}`
-          if ((yield* fs.stat(path)).type === "File") assert.notInclude(yield* fs.readFileString(path), key, name)
-        }
-        for (const pid of processesOf(user)) assert.notInclude(readFileSync(`/proc/${pid}/cmdline`, "utf8"), key)
+        const { conversation, env, server } = yield* world(user)
+        const written = (command: string) => `"command":"${command}`
+        yield* isContinued(user, { name: "claude-code", env, key, server, conversation, written })
       }))
 
     test("asks at the terminal before a file is changed, and shows the change and what was used", (user) =>
