@@ -66,6 +66,8 @@ export const messageConformance = (profile: Profile) => {
         assert.include(textOf(partsOf(log)), "word99")
         assert.deepStrictEqual(only(partsOf(log), "user-message-delivered").map(({ messageId }) => messageId), ["m1"])
         const said = saidBy(log)
+        const countOf = (type: string) => said.filter((one) => one === type).length
+        assert.strictEqual(countOf("text-end"), countOf("text-start"))
         assert.isBelow(said.indexOf("user-message-delivered"), said.lastIndexOf("text-delta"))
         // Without work there's nobody to be told.
         yield* Effect.ignore(host.agent.steer!({ messageId: id("m2"), prompt: prompt("TOO-LATE") }))
