@@ -2,12 +2,15 @@
  * The real Claude Code as another user than its bridge: its driver reads and writes the agent's files all the same.
  */
 import * as BunServices from "@effect/platform-bun/BunServices"
-import { assert, describe, it } from "@effect/vitest"
+import { afterAll, assert, describe, it } from "@effect/vitest"
 import { Launcher, TokenStore } from "@gangway/client"
 import { Bridge } from "@gangway/protocol"
 import { LocalSandbox } from "@gangway/sandbox"
 import { Effect, FileSystem, Layer, Redacted, Schedule, Schema, Stream } from "effect"
 import { spawnSync } from "node:child_process"
+import { chmodSync, copyFileSync, mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { installAgent } from "../installAgent.ts"
 import * as ModelServer from "../model/ModelServer.ts"
 import { script } from "../model/Script.ts"
@@ -16,12 +19,19 @@ const agent = await installAgent("claude-code")
 const program = new URL("../../apps/bridge/src/main.ts", import.meta.url).pathname
 const nobody = 65534
 
+// A checkout may be its owner's alone.
+const place = mkdtempSync(join(tmpdir(), "gangway-user-"))
+chmodSync(place, 0o755)
+const claude = join(place, "claude")
+if (agent.program !== undefined) copyFileSync(agent.program, claude)
+afterAll(() => rmSync(place, { recursive: true, force: true }))
+
 const runsAsNobody = () =>
-  spawnSync("setpriv", [`--reuid=${nobody}`, `--regid=${nobody}`, "--init-groups", "--", agent.program!, "--version"], {
+  spawnSync("setpriv", [`--reuid=${nobody}`, `--regid=${nobody}`, "--init-groups", "--", claude, "--version"], {
     cwd: "/"
   }).status === 0
 const skipped = agent.skipped ??
-  (runsAsNobody() ? undefined : "it takes root, setpriv, and a checkout that every user can read")
+  (runsAsNobody() ? undefined : "it takes root, setpriv, and temporary files that every user can read")
 
 const launching = Launcher.layer({ command: [process.execPath, program] }).pipe(
   Layer.provide([LocalSandbox.layer, TokenStore.layerToken(Redacted.make("a-token-that-has-32-characters-at-least"))]),
@@ -54,7 +64,7 @@ const world = Effect.gen(function*() {
       agentOptions: {
         agent: "claude-code",
         agentUser: "nobody",
-        command: agent.program!,
+        command: claude,
         apiKey: "sk-SECRET-of-the-model",
         baseUrl: server.url,
         model: "scripted-model",

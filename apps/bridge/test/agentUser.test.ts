@@ -1,31 +1,41 @@
-import { assert, describe, it } from "@effect/vitest"
+import { afterAll, assert, describe, it } from "@effect/vitest"
 import { Scripted } from "@gangway/drivers"
 import { Cause, Effect } from "effect"
 import { spawnSync } from "node:child_process"
-import { chmodSync, chownSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { eventually, isRunning, killAll } from "../../../packages/server/test/fixtures/processes.ts"
-import {
-  connect,
-  fromSources,
-  isListening,
-  launch,
-  launchLine,
-  type Place,
-  place,
-  token
-} from "./fixtures/bridgeProgram.ts"
+import { connect, isListening, launch, launchLine, type Place, place, token } from "./fixtures/bridgeProgram.ts"
 
 const nobody = 65534
 
 const asNobody = (...command: ReadonlyArray<string>) =>
   spawnSync("setpriv", [`--reuid=${nobody}`, `--regid=${nobody}`, "--init-groups", "--", ...command], { cwd: "/" })
 
-// The agent is this very program, from its sources.
-const canBecome = asNobody(...fromSources, "--version").status === 0
+// The agent is this very program, and a checkout may be its owner's alone.
+const directory = mkdtempSync(join(tmpdir(), "gangway-user-"))
+chmodSync(directory, 0o755)
+const build = new URL("../../../scripts/build.ts", import.meta.url).pathname
+spawnSync(process.execPath, [build, "compile", "--outdir", directory])
+const program = [join(directory, "gangway-bridge")]
+afterAll(() => rmSync(directory, { recursive: true, force: true }))
+
+const canBecome = asNobody(...program, "--version").status === 0
 const options = canBecome
   ? {}
-  : { skip: true, meta: { skipped: "it takes root, setpriv, and a checkout that every user can read" } }
+  : { skip: true, meta: { skipped: "it takes root, setpriv, and temporary files that every user can read" } }
 
 // What root may do in a container by default: to look into another user's processes isn't among it.
 const inContainers = ["chown", "dac_override", "fowner", "kill", "setgid", "setuid", "setpcap", "sys_chroot"]
@@ -100,8 +110,8 @@ describe("an agent that runs as another user", options, () => {
     }).pipe(Effect.scoped), 60_000)
 
   const bridges = [
-    { of: "a machine", command: fromSources },
-    { of: "a container", command: ["setpriv", `--bounding-set=-all,${inContainers}`, "--", ...fromSources] }
+    { of: "a machine", command: program },
+    { of: "a container", command: ["setpriv", `--bounding-set=-all,${inContainers}`, "--", ...program] }
   ]
   it.live.each(bridges)(
     "is ended with all that it started, also after its bridge was killed, by the root of $of",
@@ -192,7 +202,7 @@ describe("a user that can't be had", () => {
         `--regid=${nobody}`,
         "--init-groups",
         "--",
-        ...fromSources
+        ...program
       ]),
     60_000
   )
