@@ -29,10 +29,10 @@ const directory = mkdtempSync(join(tmpdir(), "gangway-user-"))
 chmodSync(directory, 0o755)
 const build = new URL("../../../scripts/build.ts", import.meta.url).pathname
 spawnSync(process.execPath, [build, "compile", "--outdir", directory])
-const program = [join(directory, "gangway-bridge")]
+const compiled = [join(directory, "gangway-bridge")]
 afterAll(() => rmSync(directory, { recursive: true, force: true }))
 
-const canBecome = asNobody(...program, "--version").status === 0
+const canBecome = asNobody(...compiled, "--version").status === 0
 const options = canBecome
   ? {}
   : { skip: true, meta: { skipped: "it takes root, setpriv, and temporary files that every user can read" } }
@@ -68,7 +68,7 @@ describe("an agent that runs as another user", options, () => {
   it.live("can read neither the bridge's memory nor its state, and works as that user", () =>
     Effect.gen(function*() {
       const where = yield* world
-      const program = yield* launch(lineFor(where, "nobody"))
+      const program = yield* launch(lineFor(where, "nobody"), { command: compiled })
       const file = yield* isListening(where, program)
       const host = yield* connect(file)
       yield* host.startSession("s1", where.work)
@@ -110,8 +110,8 @@ describe("an agent that runs as another user", options, () => {
     }).pipe(Effect.scoped), 60_000)
 
   const bridges = [
-    { of: "a machine", command: program },
-    { of: "a container", command: ["setpriv", `--bounding-set=-all,${inContainers}`, "--", ...program] }
+    { of: "a machine", command: compiled },
+    { of: "a container", command: ["setpriv", `--bounding-set=-all,${inContainers}`, "--", ...compiled] }
   ]
   it.live.each(bridges)(
     "is ended with all that it started, also after its bridge was killed, by the root of $of",
@@ -168,7 +168,7 @@ describe("an agent that runs as another user", options, () => {
       mkdirSync(target, { mode: 0o700 })
       writeFileSync(join(target, "file"), "not to be seen")
       symlinkSync(target, join(where.home, "conversations"))
-      const program = yield* launch(lineFor(where, "nobody"))
+      const program = yield* launch(lineFor(where, "nobody"), { command: compiled })
       const host = yield* connect(yield* isListening(where, program))
       assert.match(yield* failure(host.startSession("s1", where.work)), /permission denied/i)
       assert.deepStrictEqual(readdirSync(target), ["file"])
@@ -202,7 +202,7 @@ describe("a user that can't be had", () => {
         `--regid=${nobody}`,
         "--init-groups",
         "--",
-        ...program
+        ...compiled
       ]),
     60_000
   )
