@@ -108,9 +108,10 @@ export const changes = (call: Call): ReadonlyArray<typeof Bridge.FileChange.Type
   return known.length > 0 ? known : [{ type: "file-change", path: filepath, kind: "update", toolCallId: call.id }]
 }
 
-export const isFailure = (call: Call): boolean => {
+export const failure = (call: Call): string | undefined => {
   const exit = metadataOf(call)?.exit
-  return exit === null || (exit !== undefined && exit !== 0)
+  if (exit === undefined || exit === 0) return undefined
+  return exit === null ? "ended by a signal" : `exit code ${exit}`
 }
 
 export const plan = (call: Call): typeof Bridge.Plan.Type | undefined => {

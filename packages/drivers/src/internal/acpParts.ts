@@ -159,12 +159,14 @@ export const makeParts = (options: Options) => {
     told.ended = true
     const { call } = told
     const host = hostToolOf(call)
+    const failure = profile?.failure?.(call)
+    const result = resultOf(call, options.outputOf)
     out.push({
       type: "tool-result",
       id: call.id,
       name: host ?? nameIn(call),
-      result: resultOf(call, options.outputOf),
-      isFailure: failed || profile?.isFailure?.(call) === true,
+      result: failure !== undefined && Predicate.isString(result) ? `${result}\n(${failure})`.trimStart() : result,
+      isFailure: failed || failure !== undefined,
       providerExecuted: host === undefined
     })
     if (failed) return

@@ -45,8 +45,8 @@ export interface Profile {
   readonly toolName?: (call: Call) => string | undefined
   /** What a finished call changed, where the agent tells it in its own way. */
   readonly changes?: (call: Call) => ReadonlyArray<typeof Bridge.FileChange.Type> | undefined
-  /** Whether a call that the agent calls completed failed. */
-  readonly isFailure?: (call: Call) => boolean
+  /** How a call failed that the agent calls completed, for the end of its result; absent where it didn't. */
+  readonly failure?: (call: Call) => string | undefined
   /** The plan in a call's result. */
   readonly plan?: (call: Call) => typeof Bridge.Plan.Type | undefined
   /** Of what the usage at a prompt's end is; absent, the agent tells each step's or nothing. */
@@ -72,7 +72,7 @@ const opencode: Profile = {
   announcesEarly: true,
   toolName: OpenCode.toolName,
   changes: OpenCode.changes,
-  isFailure: OpenCode.isFailure,
+  failure: OpenCode.failure,
   plan: OpenCode.plan,
   usage: "last-step",
   forget: (session) => ["session", "delete", session],
@@ -99,8 +99,10 @@ const qwen: Profile = {
   versions: { pattern: /^0\.24\.\d+$/, words: "0.24.x" },
   mode: "default",
   announcesEarly: true,
-  isFailure: ({ fields }) =>
-    Option.exists(decodeExitCode(fields.rawOutput), ({ exitCode }) => exitCode !== null && exitCode !== 0),
+  failure: ({ fields }) => {
+    const code = Option.getOrUndefined(decodeExitCode(fields.rawOutput))?.exitCode ?? 0
+    return code === 0 ? undefined : `exit code ${code}`
+  },
   capabilities: { ...common, continuation: true, usage: true }
 }
 
