@@ -26,5 +26,6 @@ suite({
   hostTool: (name) => `mcp__host__${name}`,
   keyVariable: "ANTHROPIC_API_KEY",
   printed: (line) => line,
-  tellsCost: true
+  tellsCost: true,
+  writesWholeSteps: true
 })

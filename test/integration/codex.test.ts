@@ -23,5 +23,6 @@ suite({
   hostTool: (name) => name,
   keyVariable: "OPENAI_API_KEY",
   printed: (line) => `${line}\n`,
-  tellsCost: false
+  tellsCost: false,
+  writesWholeSteps: false
 })

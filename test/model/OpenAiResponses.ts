@@ -57,6 +57,8 @@ const conversationOf = ({ input }: Body): Conversation => {
   let before: string | undefined
   for (const item of typeof input === "string" ? [{ role: "user", content: input } as const] : input) {
     if (item.role === "developer" || item.role === "system") continue
+    // A turn that was cut after its first thoughts is begun again.
+    if ((item as Item).type === "reasoning") continue
     const { content } = item as Item
     const texts = typeof content === "string" ? [content] : (content ?? []).map(({ text = "" }) => text)
     // What the model said, thought and called is one turn of it; each item stands for itself here.
