@@ -24,6 +24,7 @@ import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSp
 import * as AgentProgram from "./internal/agentProgram.ts"
 import { Options } from "./internal/claudeOptions.ts"
 import { driver as name, failed } from "./internal/claudeProcess.ts"
+import { wanted } from "./internal/claudeProgram.ts"
 import * as Session from "./internal/claudeSession.ts"
 import * as Transcript from "./internal/claudeTranscript.ts"
 
@@ -37,17 +38,15 @@ export {
   Options
 } from "./internal/claudeOptions.ts"
 
-/**
- * The versions that the driver takes, as the last number of 2.1.x, and the one that its tests run.
- *
- * @category constants
- * @since 0.1.0
- */
-export const supportedVersions: { readonly from: number; readonly to: number; readonly tested: string } = {
-  from: 332,
-  to: 349,
-  tested: "2.1.332"
-}
+export {
+  /**
+   * The versions that the driver takes, as the last number of 2.1.x, and the one that its tests run.
+   *
+   * @category constants
+   * @since 0.1.0
+   */
+  supportedVersions
+} from "./internal/claudeProgram.ts"
 
 /**
  * Claude Code as a bridge program's driver.
@@ -117,21 +116,4 @@ const capabilities: Bridge.Capabilities = {
   effort: true,
   usage: true,
   steering: true
-}
-
-const { from, tested, to } = supportedVersions
-
-const wanted: AgentProgram.Wanted = {
-  driver: name,
-  title: "Claude Code",
-  install: `@anthropic-ai/claude-code@${tested}`,
-  versions: {
-    fits: (version) => {
-      const patch = /^2\.1\.(\d+)$/.exec(version)?.[1]
-      return patch !== undefined && Number(patch) >= from && Number(patch) <= to
-    },
-    words: `2.1.${from} to 2.1.${to}`
-  },
-  read: (printed) => printed.trim().split(" ")[0],
-  patience: "30 seconds"
 }

@@ -24,6 +24,7 @@ import type { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSp
 import * as AgentProgram from "./internal/agentProgram.ts"
 import { Options } from "./internal/codexOptions.ts"
 import { driver as name, failed } from "./internal/codexProcess.ts"
+import { wanted } from "./internal/codexProgram.ts"
 import * as Rollout from "./internal/codexRollout.ts"
 import * as Session from "./internal/codexSession.ts"
 
@@ -38,17 +39,15 @@ export {
   Options
 } from "./internal/codexOptions.ts"
 
-/**
- * The versions that the driver takes, as the last number of 0.171.x, and the one that its tests run.
- *
- * @category constants
- * @since 0.1.0
- */
-export const supportedVersions: { readonly from: number; readonly to: number; readonly tested: string } = {
-  from: 0,
-  to: 99,
-  tested: "0.171.0"
-}
+export {
+  /**
+   * The versions that the driver takes, as the last number of 0.171.x, and the one that its tests run.
+   *
+   * @category constants
+   * @since 0.1.0
+   */
+  supportedVersions
+} from "./internal/codexProgram.ts"
 
 /**
  * Codex as a bridge program's driver.
@@ -112,21 +111,4 @@ const capabilities: Bridge.Capabilities = {
   effort: true,
   usage: true,
   steering: true
-}
-
-const { from, tested, to } = supportedVersions
-
-const wanted: AgentProgram.Wanted = {
-  driver: name,
-  title: "Codex",
-  install: `@openai/codex@${tested}`,
-  versions: {
-    fits: (version) => {
-      const patch = /^0\.171\.(\d+)$/.exec(version)?.[1]
-      return patch !== undefined && Number(patch) >= from && Number(patch) <= to
-    },
-    words: `0.171.${from} to 0.171.${to}`
-  },
-  read: (printed) => printed.trim().split(" ").at(-1),
-  patience: "30 seconds"
 }

@@ -7,10 +7,11 @@ import type * as Bridge from "@gangway/protocol/Bridge"
 import type { Driver } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as ClaudeCode from "./ClaudeCode.ts"
-import * as Codex from "./Codex.ts"
 import type { FoundAgent } from "./FoundAgent.ts"
 import { profileNames, profiles } from "./internal/acpProfiles.ts"
+import { installCommand } from "./internal/agentProgram.ts"
+import { wanted as claude } from "./internal/claudeProgram.ts"
+import { wanted as codex } from "./internal/codexProgram.ts"
 
 /**
  * An agent that a driver knows.
@@ -20,8 +21,6 @@ import { profileNames, profiles } from "./internal/acpProfiles.ts"
  */
 export type KnownAgent = Pick<FoundAgent, "agent" | "title" | "agentOptions" | "versions" | "install">
 
-const npm = (name: string) => `npm install --global ${name}`
-
 /**
  * The agents that drivers know, by their names' order. Any other that speaks the Agent Client Protocol can be driven by
  * its command, but not looked for.
@@ -30,26 +29,19 @@ const npm = (name: string) => `npm install --global ${name}`
  * @since 0.1.0
  */
 export const knownAgents: ReadonlyArray<KnownAgent> = [
-  {
-    agent: "claude-code",
-    title: "Claude Code",
-    agentOptions: { agent: "claude-code" },
-    versions: `2.1.${ClaudeCode.supportedVersions.from} to 2.1.${ClaudeCode.supportedVersions.to}`,
-    install: npm(`@anthropic-ai/claude-code@${ClaudeCode.supportedVersions.tested}`)
-  },
-  {
-    agent: "codex",
-    title: "Codex",
-    agentOptions: { agent: "codex" },
-    versions: `0.171.${Codex.supportedVersions.from} to 0.171.${Codex.supportedVersions.to}`,
-    install: npm(`@openai/codex@${Codex.supportedVersions.tested}`)
-  },
+  ...[claude, codex].map((wanted) => ({
+    agent: wanted.driver,
+    title: wanted.title,
+    agentOptions: { agent: wanted.driver },
+    versions: wanted.versions.words,
+    install: installCommand(wanted)
+  })),
   ...profileNames.map((profile) => ({
     agent: profile,
     title: profiles[profile].title,
     agentOptions: { agent: "acp", profile },
     versions: profiles[profile].versions.words,
-    install: npm(profiles[profile].install)
+    install: installCommand(profiles[profile])
   }))
 ].toSorted((one, other) => one.agent < other.agent ? -1 : 1)
 

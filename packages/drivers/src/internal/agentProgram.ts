@@ -20,16 +20,32 @@ export interface Wanted {
   readonly patience: `${number} seconds`
 }
 
+/** The patches `from` to `to` of a minor version, such as `2.1`. */
+export const patches = (
+  minor: string,
+  { from, to }: { readonly from: number; readonly to: number }
+): Wanted["versions"] => ({
+  fits: (version) => {
+    const [, of, patch] = /^(\d+\.\d+)\.(\d+)$/.exec(version) ?? []
+    return of === minor && Number(patch) >= from && Number(patch) <= to
+  },
+  words: `${minor}.${from} to ${minor}.${to}`
+})
+
+/** The command that installs an agent's npm package. */
+export const installCommand = ({ install }: Pick<Wanted, "install">): string => `npm install --global ${install}`
+
 /** The version that the program says when it's run with `--version`, by the given command; it's one that fits. */
 export const versionOf = Effect.fnUntraced(function*(
-  { driver, install, patience, read, title, versions }: Wanted,
+  wanted: Wanted,
   command: ChildProcess.StandardCommand
 ): Effect.fn.Return<string, Bridge.DriverError, ChildProcessSpawner> {
+  const { driver, patience, read, title, versions } = wanted
   const spawner = yield* ChildProcessSpawner
   const program = command.command
   const failed = (kind: Bridge.DriverError["kind"], problem: string) =>
     new Bridge.DriverError({ driver, kind, problem })
-  const howToInstall = `install it with 'npm install --global ${install}', or name the program in the option 'command'`
+  const howToInstall = `install it with '${installCommand(wanted)}', or name the program in the option 'command'`
   const printed = yield* spawner.string(command).pipe(
     Effect.timeoutOrElse({
       duration: patience,
