@@ -361,7 +361,9 @@ suite(claude, "Claude Code", () => {
       yield* killIn(world, host, "first")
       yield* Fiber.await(running)
       const files = yield* fs.readDirectory(world.home, { recursive: true })
-      const transcript = `${world.home}/${files.find((file) => file.endsWith(`${host.conversation()}.jsonl`))}`
+      // What is called new there is a file already, whose name the rest is.
+      const name = `${host.conversation().replace(/^new:/, "")}.jsonl`
+      const transcript = `${world.home}/${files.find((file) => file.endsWith(name))}`
       const torn = yield* fileOf(transcript)
       yield* fs.writeFileString(transcript, torn + torn.slice(0, 100))
       yield* host.resume(log, prompt, allow)
