@@ -57,7 +57,7 @@ export const runScript = (
   script: string,
   args: ReadonlyArray<string>,
   options: { readonly env?: Readonly<Record<string, string>> | undefined; readonly timeout?: number } = {}
-) =>
+): Effect.Effect<{ readonly exitCode: number; readonly result: string }, Sandbox.SandboxError> =>
   inside(operation, sdk, () =>
     sdk.process.executeCommand(
       Shell.scriptText(script, args),
