@@ -1,7 +1,7 @@
 /**
  * Runs the checks named as arguments, or all of them, and says which failed.
  *
- *   bun scripts/check.ts [types] [lint] [format] [imports] [house] [docs] [protocol] [generated]
+ *   bun scripts/check.ts [types] [lint] [format] [imports] [house] [docs] [protocol] [reliability] [generated]
  */
 import { spawnSync } from "node:child_process"
 import { typeChecker } from "./typeChecker.ts"
@@ -22,6 +22,7 @@ const checks: Record<string, () => ReadonlyArray<string>> = {
   house: () => [bun, "scripts/checkHouse.ts"],
   docs: () => [bun, "scripts/checkDocs.ts"],
   protocol: () => [bun, "scripts/checkProtocol.ts"],
+  reliability: () => [bun, "scripts/checkReliability.ts"],
   generated: () => [bun, "scripts/generate.ts", "--check"]
 }
 

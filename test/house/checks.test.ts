@@ -218,6 +218,37 @@ describe("checkProtocol", () => {
     }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 })
 
+describe("checkReliability", () => {
+  const table = "| | fault |\n|---|---|\n| [1](#1-it-breaks) | it breaks |\n| [2](#2-its-slow) | it's slow |\n\n"
+
+  it.live("finds nothing where each row has a section with a test, or with no promise, and each file is named", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkReliability.ts", {
+        "test/faults/a.test.ts": "",
+        "docs/reliability.md":
+          `${table}## 1. It breaks\n\n- \`a.test.ts › does this\`\n\n## 2. It's slow\n\nNo promise.\n`
+      })
+      assert.deepStrictEqual(output, ["2 faults checked"])
+      assert.strictEqual(code, 0)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+
+  it.live("names rows without a section, sections without a test or a row, and files that no document names", () =>
+    Effect.gen(function*() {
+      const { code, output } = yield* check("scripts/checkReliability.ts", {
+        "test/faults/b.test.ts": "",
+        "docs/reliability.md": `${table}## 1. It breaks\n\nNothing.\n\n## 3. It's loud\n\n\`a.test.ts › does this\`\n`
+      })
+      assert.deepStrictEqual(output, [
+        "2 faults checked",
+        "docs/reliability.md:3: row 1 has no test",
+        "docs/reliability.md:4: no section has the anchor #2-its-slow",
+        "docs/reliability.md:10: no row of the table leads to #3-its-loud",
+        "test/faults/b.test.ts:1: neither reliability.md nor security.md names a test of it"
+      ])
+      assert.strictEqual(code, 1)
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
+})
+
 describe("the test runner", () => {
   const runTests = Effect.fnUntraced(function*(files: Record<string, string>, env: Record<string, string> = {}) {
     const fs = yield* FileSystem.FileSystem
