@@ -1,3 +1,4 @@
+#!/usr/bin/env bun
 /**
  * `gangway-bridge`, the program that runs in the sandbox.
  *
