@@ -74,6 +74,23 @@ export const BridgeLimits = Schema.Struct({
 export type BridgeLimits = typeof BridgeLimits.Type
 
 /**
+ * What a turn's agent waits for: an answer of a host, by `Approve` or `SubmitToolResult`.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const Waiting = Schema.Struct({
+  type: Schema.Literals(["approval", "question", "tool"]),
+  /** By which it's answered: the `approvalId`, the `questionId`, or the tool call's `id`. */
+  id: Schema.String,
+  /** The tool, cut at 200 UTF-16 units; absent where it's a question. */
+  name: Schema.optional(Schema.String)
+})
+
+/** @category models @since 0.1.0 */
+export type Waiting = typeof Waiting.Type
+
+/**
  * A session as `Hello` lists it. Dormant ones need `StartSession` before another turn.
  *
  * @category schemas
@@ -86,7 +103,11 @@ export const SessionSummary = Schema.Struct({
   latest: Schema.optional(Schema.Struct({
     turn: TurnId,
     attempt: Schema.Int,
-    state: TurnState
+    state: TurnState,
+    /** The number of the turn's next part, as it is now; absent where another bridge has the turn, or none runs it. */
+    next: Schema.optional(Schema.Int),
+    /** What waits for an answer, the first 16 of it; absent like `next`. */
+    waiting: Schema.optional(Schema.Array(Waiting))
   }))
 })
 

@@ -8,6 +8,7 @@ import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as FileSystem from "effect/FileSystem"
+import * as Option from "effect/Option"
 import type * as Path from "effect/Path"
 import type * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
@@ -58,6 +59,9 @@ export interface Session {
   /** Whether this bridge holds it, with what's on disk of it. */
   readonly isKnown: () => boolean
 }
+
+/** How much `Hello` lists of what a turn waits for. */
+const maxWaiting = 16
 
 const stateBytes = (state: unknown): number => new TextEncoder().encode(JSON.stringify(state)).length
 
@@ -290,21 +294,31 @@ export const make = Effect.fnUntraced(function*(
   // The bridge's own doings
   // ---------------------------------------------------------------------------
 
-  const summary = Effect.map(
-    Effect.option(core.file),
-    (found): Bridge.SessionSummary | undefined => {
-      if (found._tag === "None" || found.value === undefined) return undefined
-      const { directory, latest } = found.value
-      return {
-        session: id,
-        dormant: core.options() === undefined,
-        directory,
-        ...(latest === undefined
-          ? {}
-          : { latest: { turn: latest.turn, attempt: latest.attempt, state: SessionLookup.stateOf(latest.end) } })
+  // How far the running turn is, and what it waits for.
+  const progress = Effect.fnUntraced(function*(turn: Bridge.TurnId) {
+    const running = core.running()
+    const log = core.holding()?.log()
+    if (running?.turn !== turn || log === undefined) return {}
+    return { next: (yield* log.log.status).next, waiting: running.answers.waiting(maxWaiting) }
+  })
+
+  const summary = Effect.gen(function*(): Effect.fn.Return<Bridge.SessionSummary | undefined> {
+    const file = Option.getOrUndefined(yield* Effect.option(core.file))
+    if (file === undefined) return undefined
+    const { directory, latest } = file
+    const known = { session: id, dormant: core.options() === undefined, directory }
+    if (latest === undefined) return known
+    const state = SessionLookup.stateOf(latest.end)
+    return {
+      ...known,
+      latest: {
+        turn: latest.turn,
+        attempt: latest.attempt,
+        state,
+        ...(state === "running" ? yield* progress(latest.turn) : {})
       }
     }
-  )
+  })
 
   const adopt = Effect.gen(function*() {
     const file = yield* core.file

@@ -2,6 +2,7 @@ import { assert, describe } from "@effect/vitest"
 import { Bridge } from "@gangway/server"
 import { Deferred, Effect, Fiber, FileSystem, Option, Schedule, Stream } from "effect"
 import { TestClock } from "effect/testing"
+import { eventually } from "./fixtures/processes.ts"
 import * as Puppet from "./fixtures/puppet.ts"
 import {
   act,
@@ -56,6 +57,44 @@ describe("after a restart", () => {
         ] as never
       )
       for (const { directory: listed } of sessions) assert.strictEqual(listed, directory)
+    })
+  )
+
+  test(
+    "Hello tells how far a running turn is, and what it waits for until that's answered",
+    Effect.gen(function*() {
+      const asks: Puppet.Act = (turn) =>
+        Effect.as(
+          Effect.all([
+            turn.requestApproval({
+              approvalId: "a1",
+              toolCallId: "c0",
+              name: "B".repeat(300),
+              params: {},
+              edits: false
+            }),
+            turn.ask({ questionId: "q1", questions: [{ question: "Which?", options: [] }] }),
+            turn.callHostTool({ id: "c1", name: "weather", params: {} })
+          ], { concurrency: "unbounded" }),
+          { finishReason: "stop" }
+        )
+      const { client } = yield* started(Puppet.make({ asks }))
+      yield* client.StartTurn(act(1, "asks"))
+      const latest = Effect.map(client.Hello(host), ({ sessions }) => sessions[0]!.latest!)
+      yield* eventually("all three wait", Effect.map(latest, ({ waiting }) => waiting?.length === 3))
+      const before = yield* latest
+      assert.deepStrictEqual(before.waiting, [
+        { type: "approval", id: "a1", name: "B".repeat(200) },
+        { type: "question", id: "q1" },
+        { type: "tool", id: "c1", name: "weather" }
+      ])
+      assert.strictEqual(before.next, 4)
+      yield* client.Approve({ session: id("s1"), turn: turn(1), approvalId: "a1", decision: "deny" })
+      const after = yield* latest
+      assert.deepStrictEqual(after.waiting?.map((one) => one.id), ["q1", "c1"])
+      assert.strictEqual(after.next, 5)
+      yield* client.AbortTurn({ session: id("s1"), turn: turn(1) })
+      assert.deepStrictEqual(Object.keys(yield* latest), ["turn", "attempt", "state"])
     })
   )
 

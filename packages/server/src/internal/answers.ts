@@ -44,6 +44,8 @@ export interface Answers {
     kind: AskedKind,
     id: string
   ) => { readonly name: string; readonly logged: Answer | undefined } | undefined
+  /** What the attempt asked and nobody answered yet, in order, no more than `most`. */
+  readonly waiting: (most: number) => ReadonlyArray<Bridge.Waiting>
   /** What `allow-always` does besides: before the answer is accepted, or now, where the answer came early. */
   readonly onAllowAlways: (approvalId: string, effect: Effect.Effect<void>) => Effect.Effect<void>
   /** Logs the answer and lets the agent hear it; the first one wins. The request must be known. */
@@ -155,6 +157,15 @@ export const make = (options: {
     get: (kind, id) => {
       const entry = asked.get(slot(kind, id))
       return entry === undefined || isClosed(entry) ? undefined : entry
+    },
+    waiting: (most) => {
+      const out: Array<Bridge.Waiting> = []
+      for (const { earlier, id, kind, logged, name } of asked.values()) {
+        if (out.length === most) break
+        if (logged !== undefined || earlier) continue
+        out.push({ type: kind, id, ...(kind === "question" ? {} : { name: name.slice(0, 200) }) })
+      }
+      return out
     },
     onAllowAlways: (approvalId, effect) =>
       Effect.suspend(() => {
