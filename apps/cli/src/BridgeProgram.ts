@@ -16,7 +16,8 @@ const decodeCommand = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.No
 
 /**
  * Finds it: what `given` or GANGWAY_BRIDGE names, a path or a JSON array of a program and its arguments; beside these
- * sources, from where they run; `gangway-bridge` beside this program; and then on the PATH.
+ * sources, from where they run; `gangway-bridge` beside this program; the package that was installed with it; and then
+ * on the PATH.
  */
 export const find = Effect.fnUntraced(function*(given: Option.Option<string>) {
   const fs = yield* FileSystem.FileSystem
@@ -32,6 +33,8 @@ export const find = Effect.fnUntraced(function*(given: Option.Option<string>) {
 
   const beside = path.join(path.dirname(Bun.isStandaloneExecutable ? process.execPath : Bun.main), "gangway-bridge")
   if (yield* exists(beside)) return [beside] satisfies BridgeCommand
+  const installed = Option.liftThrowable(Bun.resolveSync)("@gangway/bridge/gangway-bridge.js", import.meta.dirname)
+  if (Option.isSome(installed)) return [process.execPath, installed.value] satisfies BridgeCommand
   const onPath = Bun.which("gangway-bridge")
   if (onPath !== null) return [onPath] satisfies BridgeCommand
   return yield* new UsageError({
