@@ -1,22 +1,25 @@
 /**
- * Builds the program that runs in a sandbox, under `dist/bridge`, or in the directory that `--outdir` names.
+ * Builds the program that runs in a sandbox, under `dist/bridge`, and what is published, in the `dist` of each package.
+ * With `--outdir` it's all in the directory that this names.
  *
- *   bun scripts/build.ts [bundle] [compile] [--outdir directory]
+ *   bun scripts/build.ts [bundle] [compile] [packages] [--outdir directory]
  *
  * - `bundle`: `gangway-bridge.js`, one file that Bun runs.
  * - `compile`: `gangway-bridge`, one file that runs by itself on a system like this one.
+ * - `packages`: for each package and program a directory that is published as it stands: see packages.ts.
  *
- * Without either, both are built.
+ * Without any of them, all are built.
  */
-import { join, resolve } from "node:path"
+import { basename, join, resolve } from "node:path"
 import { parseArgs } from "node:util"
+import { buildPackages } from "./packages.ts"
 
 const root = resolve(import.meta.dirname, "..")
 const { positionals, values } = parseArgs({
   allowPositionals: true,
-  options: { outdir: { type: "string", default: join(root, "dist/bridge") } }
+  options: { outdir: { type: "string" } }
 })
-const outdir = resolve(values.outdir)
+const outdir = resolve(values.outdir ?? join(root, "dist/bridge"))
 
 const common = {
   entrypoints: [join(root, "apps/bridge/src/main.ts")],
@@ -48,6 +51,10 @@ const builds: Record<string, () => Promise<string>> = {
       }
     })
     return outfile
+  },
+  packages: async () => {
+    await buildPackages((unit) => values.outdir === undefined ? join(root, unit, "dist") : join(outdir, basename(unit)))
+    return values.outdir === undefined ? "{packages,apps}/*/dist" : outdir
   }
 }
 
@@ -60,5 +67,6 @@ for (const name of positionals.length === 0 ? Object.keys(builds) : positionals)
   const started = performance.now()
   const path = await build()
   const seconds = ((performance.now() - started) / 1000).toFixed(1)
-  console.log(`${path} (${(Bun.file(path).size / 1e6).toFixed(1)} MB, ${seconds} s)`)
+  const size = name === "packages" ? "" : `${(Bun.file(path).size / 1e6).toFixed(1)} MB, `
+  console.log(`${path} (${size}${seconds} s)`)
 }

@@ -3,8 +3,8 @@
  * for each program one with its bundle and the licences of what that contains. A directory is packed as it stands.
  */
 import { spawnSync } from "node:child_process"
-import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
-import { join, relative, resolve } from "node:path"
+import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { join, resolve } from "node:path"
 import { thirdPartyLicences } from "./thirdParty.ts"
 
 type Manifest = {
@@ -16,10 +16,10 @@ type Manifest = {
 const root = resolve(import.meta.dirname, "..")
 
 /** Each after those that it knows. */
-export const packages = ["protocol", "sandbox", "server", "client", "drivers"] as const
+const packages = ["protocol", "sandbox", "server", "client", "drivers"] as const
 
 /** The programs, and what each leaves to be installed beside it. */
-export const programs = { bridge: [], cli: ["@daytona/sdk"] } as const
+const programs = { bridge: [], cli: ["@daytona/sdk"] } as const
 
 const readManifest = (unit: string): Manifest => JSON.parse(readFileSync(join(root, unit, "package.json"), "utf8"))
 
@@ -52,7 +52,7 @@ const writeManifest = (directory: string, manifest: object): void =>
 // Links into the repository lead nowhere from a registry's page.
 const copyTexts = (unit: string, directory: string): void => {
   cpSync(join(root, "LICENSE"), join(directory, "LICENSE"))
-  const readme = existsSync(join(root, unit, "README.md")) ? readFileSync(join(root, unit, "README.md"), "utf8") : "x"
+  const readme = readFileSync(join(root, unit, "README.md"), "utf8")
   writeFileSync(join(directory, "README.md"), readme.replace(/\[([^\]]+)\]\((?![a-z]+:)[^)]+\)/g, "$1"))
 }
 
@@ -69,7 +69,7 @@ const modulesOf = (unit: string): ReadonlyArray<readonly [subpath: string, modul
   )
   const rest = [...new Bun.Glob("*.ts").scanSync(join(root, unit, "src"))]
     .map((file) => file.slice(0, -".ts".length))
-    .filter((module) => module !== "index")
+    .filter((module) => !named.some(([, file]) => file === module))
     .map((module) => [`./${module}`, module] as const)
   return [...named, ...rest.sort(([one], [other]) => (one < other ? -1 : 1))]
 }
@@ -86,10 +86,12 @@ const buildPackage = (name: string, directory: string, built: ReadonlyMap<string
     ...manifest,
     files: ["lib", "src"],
     exports: {
-      ...Object.fromEntries(modulesOf(unit).map(([subpath, module]) => [
-        subpath,
-        { types: `./lib/${module}.d.ts`, default: `./lib/${module}.js` }
-      ])),
+      ...Object.fromEntries(
+        modulesOf(unit).map(([subpath, module]) => [
+          subpath,
+          { types: `./lib/${module}.d.ts`, default: `./lib/${module}.js` }
+        ])
+      ),
       "./package.json": "./package.json"
     },
     ...unlessEmpty("dependencies", withVersions(dependencies))
@@ -162,9 +164,7 @@ const buildProgram = async (name: keyof typeof programs, directory: string): Pro
 }
 
 /** Builds them all, each in the directory that's given for its place in the repository, such as `packages/client`. */
-export const buildPackages = async (
-  directoryOf: (unit: string) => string = (unit) => join(root, unit, "dist")
-): Promise<ReadonlyArray<string>> => {
+export const buildPackages = async (directoryOf: (unit: string) => string): Promise<void> => {
   const built = new Map<string, string>()
   for (const name of packages) {
     const directory = directoryOf(`packages/${name}`)
@@ -172,11 +172,7 @@ export const buildPackages = async (
     built.set(name, directory)
   }
   for (const directory of built.values()) rmSync(join(directory, "node_modules"))
-  const bundled: Array<string> = []
   for (const name of Object.keys(programs) as Array<keyof typeof programs>) {
-    const directory = directoryOf(`apps/${name}`)
-    await buildProgram(name, directory)
-    bundled.push(directory)
+    await buildProgram(name, directoryOf(`apps/${name}`))
   }
-  return [...built.values(), ...bundled].map((directory) => relative(process.cwd(), directory))
 }

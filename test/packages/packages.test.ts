@@ -1,0 +1,220 @@
+/**
+ * The packages as they'd be published: built, packed, installed into an empty project, compiled there by TypeScript, and
+ * run by each runtime that they're for.
+ */
+import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core"
+import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { spawnSync } from "node:child_process"
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { builtinModules } from "node:module"
+import { tmpdir } from "node:os"
+import { delimiter, dirname, join } from "node:path"
+import { publint } from "publint"
+import { formatMessage } from "publint/utils"
+import { installAgent } from "../installAgent.ts"
+
+const repository = join(import.meta.dirname, "../..")
+const bun = process.execPath
+const runtimes = {
+  Bun: { program: bun, skipped: undefined },
+  "Node 22": await installAgent("node-22"),
+  "Node 24": await installAgent("node-24")
+}
+
+const root = mkdtempSync(join(tmpdir(), "gangway-packages-"))
+const project = join(root, "project")
+const built = join(root, "built")
+const libraries = ["protocol", "sandbox", "server", "client", "drivers"]
+const programs = ["bridge", "cli"]
+
+const readJson = (...path: ReadonlyArray<string>) => JSON.parse(readFileSync(join(...path), "utf8"))
+const { devDependencies } = readJson(repository, "package.json")
+
+// Nothing of the repository is on the way: neither its modules nor its settings.
+const bin = join(root, "bin")
+const run = (program: string, args: ReadonlyArray<string>, cwd = project) => {
+  const { error, status, stderr, stdout } = spawnSync(program, args, {
+    cwd,
+    encoding: "utf8",
+    env: { ...process.env, PATH: [bin, process.env["PATH"]].join(delimiter), HOME: root, NODE_OPTIONS: "" },
+    timeout: 90_000
+  })
+  assert.strictEqual(status, 0, `${program} ${args.join(" ")}: ${error?.message ?? ""}\n${stdout}${stderr}`)
+  return stdout
+}
+
+const tarball = (name: string) => {
+  const file = readdirSync(root).find((file) => file.startsWith(`gangway-${name}-`) && file.endsWith(".tgz"))
+  return join(root, file ?? `gangway-${name}.tgz`)
+}
+
+beforeAll(() => {
+  mkdirSync(bin)
+  symlinkSync(bun, join(bin, "bun"))
+  mkdirSync(project)
+  run(bun, [join(repository, "scripts/build.ts"), "packages", "--outdir", built], repository)
+  const names = [...libraries, ...programs]
+  // Npm's cache is the user's.
+  const npm = (args: ReadonlyArray<string>) => {
+    const { status, stderr } = spawnSync("npm", args, { cwd: project, encoding: "utf8", timeout: 90_000 })
+    assert.strictEqual(status, 0, stderr)
+  }
+  npm(["pack", "--silent", "--pack-destination", root, ...names.map((name) => join(built, name))])
+  writeFileSync(join(project, "package.json"), JSON.stringify({ private: true, type: "module" }))
+  npm([
+    "install",
+    "--prefer-offline",
+    "--no-audit",
+    "--no-fund",
+    ...names.map(tarball),
+    // Each by its exact version, as the README says: a range of theirs would bring what doesn't fit.
+    ...["effect", "platform-bun", "platform-node", "platform-node-shared"]
+      .map((name) => name === "effect" ? name : `@effect/${name}`)
+      .concat("@types/node", "@types/bun")
+      .map((name) => `${name}@${devDependencies[name]}`),
+    "typescript@5.9.3",
+    `typescript-7@npm:typescript@${devDependencies["typescript"]}`
+  ])
+  for (const file of ["host.ts", "plain.ts", "bridge.ts"]) {
+    cpSync(join(import.meta.dirname, "fixtures", file), join(project, file))
+  }
+})
+
+afterAll(() => rmSync(root, { recursive: true, force: true }))
+
+const compile = (compiler: string, files: ReadonlyArray<string>, options: Readonly<Record<string, unknown>>) => {
+  const settings = join(project, "tsconfig.json")
+  const compilerOptions = { target: "ES2022", lib: ["ESNext", "DOM"], strict: true, outDir: "out", ...options }
+  writeFileSync(settings, JSON.stringify({ compilerOptions, files }))
+  run(bun, [join(project, "node_modules", compiler, "bin/tsc"), "-p", settings])
+}
+
+const hosts = ["host.ts", "plain.ts"]
+const node = { module: "NodeNext", moduleResolution: "NodeNext", types: ["node"] }
+
+describe("what is published", () => {
+  for (const name of libraries) {
+    it(`is without a fault of publint and of Are The Types Wrong: ${name}`, async () => {
+      const { messages } = await publint({ pkgDir: join(built, name), strict: true })
+      const manifest = readJson(built, name, "package.json")
+      assert.deepStrictEqual(messages.map((message) => formatMessage(message, manifest, { color: false })), [])
+      const result = await checkPackage(createPackageFromTarballData(readFileSync(tarball(name))))
+      assert.isObject(result.types)
+      // Modules of ECMAScript alone: to `require` them takes a Node that can, and nothing resolves as Node 10 did.
+      const expected = ["NoResolution", "CJSResolvesToESM"]
+      const problems = "problems" in result ? result.problems : []
+      assert.deepStrictEqual(
+        problems.filter((problem) =>
+          !(expected.includes(problem.kind) && "resolutionKind" in problem &&
+            ["node10", "node16-cjs"].includes(problem.resolutionKind))
+        ),
+        []
+      )
+    })
+
+    it(`imports nothing but what its manifest names: ${name}`, () => {
+      const { dependencies = {}, peerDependencies = {} } = readJson(built, name, "package.json")
+      const known = new Set([
+        ...Object.keys(dependencies),
+        ...Object.keys(peerDependencies),
+        ...builtinModules,
+        "bun:ffi"
+      ])
+      const imported = new Set<string>()
+      for (const file of new Bun.Glob("lib/**/*.{js,d.ts}").scanSync(join(built, name))) {
+        const text = readFileSync(join(built, name, file), "utf8").replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "")
+        for (const [, specifier] of text.matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)) {
+          if (specifier!.startsWith(".")) {
+            // Declarations keep the names of sources, which TypeScript takes for those of declarations.
+            const target = file.endsWith(".d.ts") ? specifier!.replace(/(?<!\.d)\.ts$/, ".d.ts") : specifier!
+            assert.isTrue(existsSync(join(built, name, dirname(file), target)), `${file} imports ${specifier}`)
+          } else imported.add(/^(?:@[^/]+\/)?[^/]+/.exec(specifier!.replace(/^node:/, ""))![0])
+        }
+      }
+      assert.isTrue(imported.has("effect"))
+      assert.deepStrictEqual([...imported].filter((one) => !known.has(one)), [])
+    })
+  }
+
+  it("depends on what is published with it, at its very version", () => {
+    for (const name of [...libraries, ...programs]) {
+      const manifest = readJson(project, "node_modules/@gangway", name, "package.json")
+      const { version } = readJson(repository, programs.includes(name) ? "apps" : "packages", name, "package.json")
+      assert.strictEqual(manifest.version, version)
+      const own = Object.entries(manifest.dependencies ?? {}).filter(([dependency]) =>
+        dependency.startsWith("@gangway/")
+      )
+      for (const [, range] of own) assert.strictEqual(range, version)
+      assert.notMatch(JSON.stringify(manifest), /workspace:/)
+    }
+  })
+
+  for (const name of programs) {
+    it(`has the licences of what it contains, and needs nothing that isn't installed: ${name}`, () => {
+      const directory = join(project, "node_modules/@gangway", name)
+      const licences = readFileSync(join(directory, "THIRD_PARTY_LICENSES"), "utf8")
+      assert.match(licences, /^- effect \d/m)
+      assert.match(licences, /^- @effect\/platform-bun \d/m)
+      assert.match(licences, /Permission is hereby granted, free of charge/)
+      // Taken over by Effect from others, in `Random`.
+      assert.match(licences, /Yves-Marie K\. Rinquin/)
+      assert.notMatch(licences, /claude|codex|anthropic|openai/i)
+      const files = readdirSync(directory).filter((file) => file !== "package.json")
+      const { files: listed } = readJson(directory, "package.json")
+      assert.sameMembers(files, [...listed, "LICENSE", "README.md"])
+    })
+  }
+})
+
+describe("in an empty project", () => {
+  it("the types hold as Node resolves them, and as bundlers do", () => {
+    // The packages' own declarations are checked too, and those of Effect.
+    compile("typescript-7", hosts, { ...node, exactOptionalPropertyTypes: true, skipLibCheck: false })
+    // Bun's types don't hold beside these of Node.
+    compile("typescript-7", ["bridge.ts"], { ...node, types: ["bun"], skipLibCheck: true })
+    const bundler = { ...node, module: "ESNext", moduleResolution: "Bundler", skipLibCheck: true, noEmit: true }
+    compile("typescript-7", hosts, bundler)
+    assert.sameMembers(readdirSync(join(project, "out")), ["host.js", "plain.js", "bridge.js"])
+  }, 90_000)
+
+  it("the types hold under TypeScript 5.9", () => {
+    compile("typescript", hosts, { ...node, skipLibCheck: true, noEmit: true })
+  }, 90_000)
+
+  for (const [name, { program, skipped }] of Object.entries(runtimes)) {
+    const title = `hosts with and without Effect run a turn on ${name}`
+    it.skipIf(program === undefined)(skipped === undefined ? title : `${title} (${skipped})`, () => {
+      const expected = { results: ["gangway!"], text: "Looked up.", end: "finished" }
+      const isolated = (host: string, bridge: ReadonlyArray<string>) => {
+        const directory = mkdtempSync(join(root, "host-"))
+        return JSON.parse(run(program!, [join(project, "out", host), directory, ...bridge]))
+      }
+      const { numbers, ...effect } = isolated("host.js", [join(project, "node_modules/.bin/gangway-bridge")])
+      assert.deepStrictEqual(effect, expected)
+      assert.deepStrictEqual(numbers, numbers.map((_: number, index: number) => index + 1))
+      // A bridge program of one's own, from the same packages.
+      const { numbers: same, ...plain } = isolated("plain.js", [bun, join(project, "out/bridge.js")])
+      assert.deepStrictEqual(plain, { ...expected, missing: "TurnNotFound", isError: true })
+      assert.deepStrictEqual(same, numbers)
+    }, 90_000)
+  }
+
+  it("gangway finds the bridge that was installed with it", () => {
+    const elsewhere = mkdtempSync(join(root, "empty-"))
+    const gangway = join(project, "node_modules/.bin/gangway")
+    const { version } = readJson(repository, "apps/cli/package.json")
+    assert.include(run(gangway, ["--version"], elsewhere), version)
+    assert.strictEqual(run(join(project, "node_modules/.bin/gangway-bridge"), ["--version"], elsewhere).trim(), version)
+    assert.match(run(gangway, ["demo"], elsewhere), /parts read, 0 lost, 0 doubled/)
+  })
+})
