@@ -3,7 +3,7 @@
  * for each program one with its bundle and the licences of what that contains. A directory is packed as it stands.
  */
 import { spawnSync } from "node:child_process"
-import { chmodSync, cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { join, resolve } from "node:path"
 import { thirdPartyLicences } from "./thirdParty.ts"
 
@@ -49,9 +49,11 @@ const unlessEmpty = (name: string, dependencies: Record<string, string>): object
 const writeManifest = (directory: string, manifest: object): void =>
   writeFileSync(join(directory, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`)
 
-// Links into the repository lead nowhere from a registry's page.
+// Links into the repository lead nowhere from a registry's page. A changelog is there from the first release on.
 const copyTexts = (unit: string, directory: string): void => {
   cpSync(join(root, "LICENSE"), join(directory, "LICENSE"))
+  const changelog = join(root, unit, "CHANGELOG.md")
+  if (existsSync(changelog)) cpSync(changelog, join(directory, "CHANGELOG.md"))
   const readme = readFileSync(join(root, unit, "README.md"), "utf8")
   writeFileSync(join(directory, "README.md"), readme.replace(/\[([^\]]+)\]\((?![a-z]+:)[^)]+\)/g, "$1"))
 }
@@ -84,7 +86,7 @@ const buildPackage = (name: string, directory: string, built: ReadonlyMap<string
   copyTexts(unit, directory)
   writeManifest(directory, {
     ...manifest,
-    files: ["lib", "src"],
+    files: ["lib", "src", "CHANGELOG.md"],
     exports: {
       ...Object.fromEntries(
         modulesOf(unit).map(([subpath, module]) => [
@@ -157,7 +159,7 @@ const buildProgram = async (name: keyof typeof programs, directory: string): Pro
   writeManifest(directory, {
     ...manifest,
     bin: { [command]: file },
-    files: [file, "THIRD_PARTY_LICENSES"],
+    files: [file, "THIRD_PARTY_LICENSES", "CHANGELOG.md"],
     exports: { [`./${file}`]: `./${file}`, "./package.json": "./package.json" },
     ...unlessEmpty("dependencies", own)
   })
