@@ -18,6 +18,8 @@ const model = {
   limit: { context: 128_000, output: 8_000 }
 }
 
+const noModels = `${import.meta.dirname}/fixtures/noModels.json`
+
 const opencode: Profile = {
   ...expected,
   agent: await installAgent("opencode"),
@@ -38,6 +40,8 @@ const opencode: Profile = {
           model: "scripted/scripted-model",
           small_model: "scripted/scripted-model"
         }),
+        // Reading the models of all the world takes most of its start.
+        OPENCODE_MODELS_PATH: noModels,
         OPENCODE_DISABLE_MODELS_FETCH: "1",
         OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
         OPENCODE_DISABLE_DEFAULT_PLUGINS: "1",
