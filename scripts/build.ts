@@ -8,11 +8,13 @@
  * - `compile`: `gangway-bridge`, one file that runs by itself on a system like this one.
  * - `packages`: for each package and program a directory that is published as it stands: see packages.ts.
  *
- * Without any of them, all are built.
+ * Without any of them, all are built. With the program go the licences of what it contains.
  */
+import { writeFileSync } from "node:fs"
 import { basename, join, resolve } from "node:path"
 import { parseArgs } from "node:util"
 import { buildPackages } from "./packages.ts"
+import { thirdPartyLicences } from "./thirdParty.ts"
 
 const root = resolve(import.meta.dirname, "..")
 const { positionals, values } = parseArgs({
@@ -24,18 +26,22 @@ const outdir = resolve(values.outdir ?? join(root, "dist/bridge"))
 const common = {
   entrypoints: [join(root, "apps/bridge/src/main.ts")],
   target: "bun" as const,
-  minify: true
+  minify: true,
+  metafile: true
 }
+
+const writeLicences = ({ metafile }: Bun.BuildOutput): void =>
+  writeFileSync(join(outdir, "THIRD_PARTY_LICENSES"), thirdPartyLicences(Object.keys(metafile!.inputs)))
 
 const builds: Record<string, () => Promise<string>> = {
   bundle: async () => {
-    await Bun.build({ ...common, outdir, naming: "gangway-bridge.js" })
+    writeLicences(await Bun.build({ ...common, outdir, naming: "gangway-bridge.js" }))
     return join(outdir, "gangway-bridge.js")
   },
   compile: async () => {
     const outfile = join(outdir, "gangway-bridge")
     // What is compiled ahead of time starts in half the time, and sooner still without the drivers that aren't used.
-    await Bun.build({
+    const built = await Bun.build({
       ...common,
       bytecode: true,
       format: "esm",
@@ -50,6 +56,7 @@ const builds: Record<string, () => Promise<string>> = {
         autoloadBunfig: false
       }
     })
+    writeLicences(built)
     return outfile
   },
   packages: async () => {

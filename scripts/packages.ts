@@ -151,7 +151,7 @@ const buildProgram = async (name: keyof typeof programs, directory: string): Pro
   chmodSync(join(directory, file), 0o755)
   writeFileSync(
     join(directory, "THIRD_PARTY_LICENSES"),
-    thirdPartyLicences({ root: process.cwd(), paths: Object.keys(metafile!.inputs) })
+    thirdPartyLicences(Object.keys(metafile!.inputs))
   )
   copyTexts(unit, directory)
   // The command line launches the bridge of its own version.
