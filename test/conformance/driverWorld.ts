@@ -283,6 +283,9 @@ export const killIn = Effect.fnUntraced(function*(world: World, host: Host, word
   const { pid } = host.processes.at(-1)!
   const written = world.profile.written?.(world.home) ??
     Effect.map(host.agent.readState!, (state) => JSON.stringify(state))
-  yield* Effect.repeat(written, { until: (text) => world.profile.holdsCall(text, `echo ${word} >> done.txt`) })
+  yield* Effect.repeat(written, {
+    until: (text) => world.profile.holdsCall(text, `echo ${word} >> done.txt`),
+    schedule: Schedule.spaced("20 millis")
+  })
   yield* Effect.sync(() => process.kill(pid, "SIGKILL"))
 })

@@ -1,9 +1,11 @@
 /**
  * The driver of ACP agents, with the real OpenCode and a scripted model.
  */
-import { assert } from "@effect/vitest"
+import { afterAll, assert } from "@effect/vitest"
 import * as Acp from "@gangway/drivers/Acp"
 import { Effect, FileSystem, Redacted } from "effect"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { driverConformance } from "../conformance/driver.ts"
 import { failure, fileOf, only, play, type Profile, suite, test } from "../conformance/driverWorld.ts"
@@ -20,9 +22,30 @@ const model = {
 
 const noModels = `${import.meta.dirname}/fixtures/noModels.json`
 
+const installed = await installAgent("opencode")
+
+const ownDirectory = mkdtempSync(`${tmpdir()}/gangway-opencode-`)
+afterAll(() => rmSync(ownDirectory, { recursive: true, force: true }))
+
+/** The agent, which is asked for its version once: each case wants it, and it takes half a second of a core. */
+const asked = (program: string) => {
+  const version = `${ownDirectory}/version`
+  const wrapper = `${ownDirectory}/opencode`
+  writeFileSync(
+    wrapper,
+    `#!/bin/sh
+if [ "$1" != --version ]; then exec '${program}' "$@"; fi
+test -e '${version}' || { '${program}' --version > "${version}.$$" && mv "${version}.$$" '${version}'; }
+cat '${version}'
+`,
+    { mode: 0o755 }
+  )
+  return { program: wrapper }
+}
+
 const opencode: Profile = {
   ...expected,
-  agent: await installAgent("opencode"),
+  agent: installed.program === undefined ? installed : asked(installed.program),
   make: ({ env = {}, home, program, url }) =>
     Acp.Acp.make({
       profile: "opencode",
