@@ -4,7 +4,7 @@
  */
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core"
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
-import { spawnSync } from "node:child_process"
+import { execFile } from "node:child_process"
 import {
   cpSync,
   existsSync,
@@ -19,6 +19,7 @@ import {
 import { builtinModules } from "node:module"
 import { tmpdir } from "node:os"
 import { delimiter, dirname, join } from "node:path"
+import { promisify } from "node:util"
 import { publint } from "publint"
 import { formatMessage } from "publint/utils"
 import { installAgent } from "../installAgent.ts"
@@ -40,38 +41,32 @@ const programs = ["bridge", "cli"]
 const readJson = (...path: ReadonlyArray<string>) => JSON.parse(readFileSync(join(...path), "utf8"))
 const { devDependencies } = readJson(repository, "package.json")
 
+const execute = promisify(execFile)
+
 // Nothing of the repository is on the way: neither its modules nor its settings.
 const bin = join(root, "bin")
-const run = (program: string, args: ReadonlyArray<string>, cwd = project) => {
-  const { error, status, stderr, stdout } = spawnSync(program, args, {
-    cwd,
-    encoding: "utf8",
-    env: { ...process.env, PATH: [bin, process.env["PATH"]].join(delimiter), HOME: root, NODE_OPTIONS: "" },
-    timeout: 90_000
-  })
-  assert.strictEqual(status, 0, `${program} ${args.join(" ")}: ${error?.message ?? ""}\n${stdout}${stderr}`)
-  return stdout
-}
+const isolated = { ...process.env, PATH: [bin, process.env["PATH"]].join(delimiter), HOME: root, NODE_OPTIONS: "" }
+const run = async (program: string, args: ReadonlyArray<string>, { cwd = project, env = isolated } = {}) =>
+  (await execute(program, args, { cwd, env, timeout: 90_000 }).catch((error) => {
+    throw new Error(`${error.message}\n${error.stdout}`)
+  })).stdout
 
 const tarball = (name: string) => {
   const file = readdirSync(root).find((file) => file.startsWith(`gangway-${name}-`) && file.endsWith(".tgz"))
   return join(root, file ?? `gangway-${name}.tgz`)
 }
 
-beforeAll(() => {
+beforeAll(async () => {
   mkdirSync(bin)
   symlinkSync(bun, join(bin, "bun"))
   mkdirSync(project)
-  run(bun, [join(repository, "scripts/build.ts"), "packages", "--outdir", built], repository)
+  await run(bun, [join(repository, "scripts/build.ts"), "packages", "--outdir", built], { cwd: repository })
   const names = [...libraries, ...programs]
-  // Npm's cache is the user's.
-  const npm = (args: ReadonlyArray<string>) => {
-    const { status, stderr } = spawnSync("npm", args, { cwd: project, encoding: "utf8", timeout: 90_000 })
-    assert.strictEqual(status, 0, stderr)
-  }
-  npm(["pack", "--silent", "--pack-destination", root, ...names.map((name) => join(built, name))])
+  // Its cache is the user's.
+  const npm = (args: ReadonlyArray<string>) => run("npm", args, { env: process.env as typeof isolated })
+  await npm(["pack", "--silent", "--pack-destination", root, ...names.map((name) => join(built, name))])
   writeFileSync(join(project, "package.json"), JSON.stringify({ private: true, type: "module" }))
-  npm([
+  await npm([
     "install",
     "--prefer-offline",
     "--no-audit",
@@ -88,15 +83,15 @@ beforeAll(() => {
   for (const file of ["host.ts", "plain.ts", "bridge.ts"]) {
     cpSync(join(import.meta.dirname, "fixtures", file), join(project, file))
   }
-})
+}, 240_000)
 
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
-const compile = (compiler: string, files: ReadonlyArray<string>, options: Readonly<Record<string, unknown>>) => {
+const compile = async (compiler: string, files: ReadonlyArray<string>, options: Readonly<Record<string, unknown>>) => {
   const settings = join(project, "tsconfig.json")
   const compilerOptions = { target: "ES2022", lib: ["ESNext", "DOM"], strict: true, outDir: "out", ...options }
   writeFileSync(settings, JSON.stringify({ compilerOptions, files }))
-  run(bun, [join(project, "node_modules", compiler, "bin/tsc"), "-p", settings])
+  await run(bun, [join(project, "node_modules", compiler, "bin/tsc"), "-p", settings])
 }
 
 const hosts = ["host.ts", "plain.ts"]
@@ -177,44 +172,47 @@ describe("what is published", () => {
 })
 
 describe("in an empty project", () => {
-  it("the types hold as Node resolves them, and as bundlers do", () => {
+  it("the types hold as Node resolves them, and as bundlers do", async () => {
     // The packages' own declarations are checked too, and those of Effect.
-    compile("typescript-7", hosts, { ...node, exactOptionalPropertyTypes: true, skipLibCheck: false })
+    await compile("typescript-7", hosts, { ...node, exactOptionalPropertyTypes: true, skipLibCheck: false })
     // Bun's types don't hold beside these of Node.
-    compile("typescript-7", ["bridge.ts"], { ...node, types: ["bun"], skipLibCheck: true })
+    await compile("typescript-7", ["bridge.ts"], { ...node, types: ["bun"], skipLibCheck: true })
     const bundler = { ...node, module: "ESNext", moduleResolution: "Bundler", skipLibCheck: true, noEmit: true }
-    compile("typescript-7", hosts, bundler)
+    await compile("typescript-7", hosts, bundler)
     assert.sameMembers(readdirSync(join(project, "out")), ["host.js", "plain.js", "bridge.js"])
   }, 90_000)
 
-  it("the types hold under TypeScript 5.9", () => {
-    compile("typescript", hosts, { ...node, skipLibCheck: true, noEmit: true })
+  it("the types hold under TypeScript 5.9", async () => {
+    await compile("typescript", hosts, { ...node, skipLibCheck: true, noEmit: true })
   }, 90_000)
 
   for (const [name, { program, skipped }] of Object.entries(runtimes)) {
     const title = `hosts with and without Effect run a turn on ${name}`
-    it.skipIf(program === undefined)(skipped === undefined ? title : `${title} (${skipped})`, () => {
+    it.skipIf(program === undefined)(skipped === undefined ? title : `${title} (${skipped})`, async () => {
       const expected = { results: ["gangway!"], text: "Looked up.", end: "finished" }
-      const isolated = (host: string, bridge: ReadonlyArray<string>) => {
+      const turnOf = async (host: string, bridge: ReadonlyArray<string>) => {
         const directory = mkdtempSync(join(root, "host-"))
-        return JSON.parse(run(program!, [join(project, "out", host), directory, ...bridge]))
+        return JSON.parse(await run(program!, [join(project, "out", host), directory, ...bridge]))
       }
-      const { numbers, ...effect } = isolated("host.js", [join(project, "node_modules/.bin/gangway-bridge")])
+      const { numbers, ...effect } = await turnOf("host.js", [join(project, "node_modules/.bin/gangway-bridge")])
       assert.deepStrictEqual(effect, expected)
       assert.deepStrictEqual(numbers, numbers.map((_: number, index: number) => index + 1))
       // A bridge program of one's own, from the same packages.
-      const { numbers: same, ...plain } = isolated("plain.js", [bun, join(project, "out/bridge.js")])
+      const { numbers: same, ...plain } = await turnOf("plain.js", [bun, join(project, "out/bridge.js")])
       assert.deepStrictEqual(plain, { ...expected, missing: "TurnNotFound", isError: true })
       assert.deepStrictEqual(same, numbers)
     }, 90_000)
   }
 
-  it("gangway finds the bridge that was installed with it", () => {
-    const elsewhere = mkdtempSync(join(root, "empty-"))
+  it("gangway finds the bridge that was installed with it", async () => {
+    const elsewhere = { cwd: mkdtempSync(join(root, "empty-")) }
     const gangway = join(project, "node_modules/.bin/gangway")
     const { version } = readJson(repository, "apps/cli/package.json")
-    assert.include(run(gangway, ["--version"], elsewhere), version)
-    assert.strictEqual(run(join(project, "node_modules/.bin/gangway-bridge"), ["--version"], elsewhere).trim(), version)
-    assert.match(run(gangway, ["demo"], elsewhere), /parts read, 0 lost, 0 doubled/)
-  })
+    assert.include(await run(gangway, ["--version"], elsewhere), version)
+    assert.strictEqual(
+      (await run(join(project, "node_modules/.bin/gangway-bridge"), ["--version"], elsewhere)).trim(),
+      version
+    )
+    assert.match(await run(gangway, ["demo"], elsewhere), /parts read, 0 lost, 0 doubled/)
+  }, 90_000)
 })
