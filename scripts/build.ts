@@ -6,7 +6,8 @@
  *
  * - `bundle`: `gangway-bridge.js`, one file that Bun runs.
  * - `compile`: `gangway-bridge`, one file that runs by itself on a system like this one.
- * - `packages`: for each package and program a directory that is published as it stands: see packages.ts.
+ * - `packages`: for each package and program a directory that is published as it stands (see packages.ts), and its
+ *   tarball, under `dist/packages` or `packages` of the other directory.
  *
  * Without any of them, all are built. With the program go the licences of what it contains.
  */
@@ -60,8 +61,10 @@ const builds: Record<string, () => Promise<string>> = {
     return outfile
   },
   packages: async () => {
-    await buildPackages((unit) => values.outdir === undefined ? join(root, unit, "dist") : join(outdir, basename(unit)))
-    return values.outdir === undefined ? "{packages,apps}/*/dist" : outdir
+    const own = values.outdir
+    const tarballs = own === undefined ? join(root, "dist/packages") : join(outdir, "packages")
+    await buildPackages((unit) => own === undefined ? join(root, unit, "dist") : join(outdir, basename(unit)), tarballs)
+    return tarballs
   }
 }
 

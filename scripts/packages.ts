@@ -1,6 +1,6 @@
 /**
  * Builds what is published: for each package a directory with JavaScript, types, sources and a manifest of its own, and
- * for each program one with its bundle and the licences of what that contains. A directory is packed as it stands.
+ * for each program one with its bundle and the licences of what that contains. Each is packed as it stands.
  */
 import { spawnSync } from "node:child_process"
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
@@ -165,8 +165,11 @@ const buildProgram = async (name: keyof typeof programs, directory: string): Pro
   })
 }
 
-/** Builds them all, each in the directory that's given for its place in the repository, such as `packages/client`. */
-export const buildPackages = async (directoryOf: (unit: string) => string): Promise<void> => {
+/**
+ * Builds them all, each in the directory that's given for its place in the repository, such as `packages/client`, and
+ * packs them into another.
+ */
+export const buildPackages = async (directoryOf: (unit: string) => string, tarballs: string): Promise<void> => {
   const built = new Map<string, string>()
   for (const name of packages) {
     const directory = directoryOf(`packages/${name}`)
@@ -175,6 +178,14 @@ export const buildPackages = async (directoryOf: (unit: string) => string): Prom
   }
   for (const directory of built.values()) rmSync(join(directory, "node_modules"))
   for (const name of Object.keys(programs) as Array<keyof typeof programs>) {
-    await buildProgram(name, directoryOf(`apps/${name}`))
+    const directory = directoryOf(`apps/${name}`)
+    await buildProgram(name, directory)
+    built.set(name, directory)
+  }
+  fresh(tarballs)
+  for (const directory of built.values()) {
+    const args = ["pm", "pack", "--quiet", "--destination", tarballs]
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd: directory, encoding: "utf8" })
+    if (status !== 0) throw new Error(`${directory} can't be packed:\n${stderr}`)
   }
 }

@@ -52,8 +52,9 @@ const run = async (program: string, args: ReadonlyArray<string>, { cwd = project
   })).stdout
 
 const tarball = (name: string) => {
-  const file = readdirSync(root).find((file) => file.startsWith(`gangway-${name}-`) && file.endsWith(".tgz"))
-  return join(root, file ?? `gangway-${name}.tgz`)
+  const files = readdirSync(join(built, "packages")).filter((file) => file.startsWith(`gangway-${name}-`))
+  assert.lengthOf(files, 1)
+  return join(built, "packages", files[0]!)
 }
 
 beforeAll(async () => {
@@ -64,7 +65,6 @@ beforeAll(async () => {
   const names = [...libraries, ...programs]
   // Its cache is the user's.
   const npm = (args: ReadonlyArray<string>) => run("npm", args, { env: process.env as typeof isolated })
-  await npm(["pack", "--silent", "--pack-destination", root, ...names.map((name) => join(built, name))])
   writeFileSync(join(project, "package.json"), JSON.stringify({ private: true, type: "module" }))
   await npm([
     "install",
