@@ -92,14 +92,26 @@ export const known = Effect.fnUntraced(function*(named: Option.Option<Bridge.Bri
 export const findTurn = Effect.fnUntraced(function*(
   client: BridgeClient.BridgeClient["Service"],
   session: Bridge.SessionId,
-  turn: Option.Option<Bridge.TurnId>
+  turn: Bridge.TurnId | undefined
 ) {
   const { sessions } = yield* client.hello
   const found = sessions.find((summary) => summary.session === session)
   if (found === undefined) {
     return yield* new UsageError({ problem: `bridge ${client.bridge} has no session ${session}` })
   }
-  const named = Option.getOrUndefined(turn) ?? found.latest?.turn
+  const named = turn ?? found.latest?.turn
   if (named === undefined) return yield* new UsageError({ problem: `session ${session} has had no turn yet` })
   return { turn: named, latest: named === found.latest?.turn ? found.latest : undefined }
 })
+
+/** That a turn has no part of the number which its reader began with, in words of the command line. */
+export const noSuchPart = <E extends { readonly _tag: string }>(
+  error: E,
+  turn: Bridge.TurnId,
+  from: number
+): E | UsageError => {
+  const lost: { readonly _tag: string; readonly expected?: number; readonly next?: number | undefined } = error
+  return lost._tag === "PartsLost" && lost.expected === from && lost.next !== undefined
+    ? new UsageError({ problem: `turn ${turn} has no part ${from}: its next one is ${lost.next}` })
+    : error
+}

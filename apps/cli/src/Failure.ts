@@ -37,16 +37,23 @@ export class ExitWith extends Data.TaggedError("ExitWith")<{ readonly exitCode: 
 // What another command line would mend.
 const usageTags: ReadonlySet<string> = new Set([
   "UsageError",
+  "AlreadyAnswered",
+  "ApprovalNotFound",
   "DirectoryInvalid",
   "MessageConflict",
   "SessionConflict",
   "SessionDestroyed",
   "SessionFull",
   "SessionNotFound",
+  "SessionNotStarted",
+  "ToolCallNotFound",
   "TurnConflict",
+  "TurnEnded",
   "TurnNotFound",
+  "TurnRunning",
   "TurnSuperseded",
-  "TooLarge"
+  "TooLarge",
+  "Unsupported"
 ])
 
 /** How the program ends: its exit code, and what it says on standard error. */

@@ -3,6 +3,7 @@
  */
 import { Bridge } from "@gangway/protocol"
 import * as Option from "effect/Option"
+import * as Argument from "effect/unstable/cli/Argument"
 import * as Flag from "effect/unstable/cli/Flag"
 
 export const bridge = Flag.String("bridge").pipe(
@@ -28,6 +29,26 @@ export const session = Flag.String("session").pipe(
   Flag.withMetavar("id")
 )
 
+/** What a command is about, for whoever doesn't name it by `--session` or `--turn`. */
+export const target = Argument.String("session-or-turn").pipe(
+  Argument.withDescription(
+    "A session or its latest turn, by its id or how that begins; not needed where there's only one"
+  ),
+  Argument.optional
+)
+
+/** The flags that name what a command is about exactly. */
+export const named = {
+  session: Flag.optional(session),
+  turn: Flag.String("turn").pipe(
+    Flag.withSchema(Bridge.TurnId),
+    Flag.withDescription("The turn's id; by default the session's latest"),
+    Flag.withMetavar("id"),
+    Flag.optional
+  ),
+  bridge: bridge.pipe(Flag.withDescription("The bridge's id; by default any"))
+}
+
 export const turn = Flag.String("turn").pipe(
   Flag.withSchema(Bridge.TurnId),
   Flag.withDescription("The turn's id"),
@@ -36,8 +57,21 @@ export const turn = Flag.String("turn").pipe(
 )
 
 export const json = Flag.Boolean("json").pipe(
-  Flag.withDescription("Prints one JSON object a line: the parts with their numbers, then the end"),
+  Flag.withDescription("Prints JSON, an object a line"),
   Flag.withDefault(false)
+)
+
+/** The same for what prints a turn. */
+export const jsonTurn = json.pipe(
+  Flag.withDescription("Prints one JSON object a line: the parts with their numbers, then the end")
+)
+
+/** Where to read a turn from. */
+export const from = Flag.Int("from").pipe(
+  Flag.filter((from) => from > 0, () => "Expected a number from 1 on"),
+  Flag.withDescription("The number of the first part; 1"),
+  Flag.withMetavar("number"),
+  Flag.withDefault(1)
 )
 
 /** Who decides on what the agent asks. */

@@ -11,9 +11,8 @@ import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import * as Answer from "./Answer.ts"
 import type { Approvals } from "./Flags.ts"
-import { renderEnd } from "./render/End.ts"
-import * as Parts from "./render/Parts.ts"
-import type { Look } from "./render/Style.ts"
+import { lookFrom } from "./render/Style.ts"
+import * as Transcript from "./render/Transcript.ts"
 import { Screen } from "./Screen.ts"
 
 export interface Options {
@@ -37,7 +36,7 @@ const settling = "150 millis"
 // What is kept back while a person thinks. Beyond it the reading waits, and so does the news that another host decided.
 const maxHeld = 256 * 1024
 
-/** Follows a turn to its end. */
+/** Follows a turn to its end, and gives the line that says how it ended. */
 export const follow = Effect.fnUntraced(function*(options: Options) {
   const { json, turn } = options
   const screen = yield* Screen
@@ -45,16 +44,8 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
   const scope = yield* Effect.scope
   const queue = yield* Stream.toQueue(turn.parts({ from: options.from }), { capacity: readAhead })
   const pending = new Map<string, Answer.Asked>()
-  const look: Look = {
-    style: screen.look.style,
-    directory: options.directory,
-    // A terminal may change its width.
-    get columns() {
-      return screen.look.columns
-    }
-  }
+  const transcript = Transcript.make(json ? "json" : "text", lookFrom(screen.look, options.directory))
   let approvals = options.approvals
-  let state = Parts.initial
   let next = options.from
 
   // One chunk is always on its way: what races it is never what loses it.
@@ -78,12 +69,7 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
     let out = ""
     for (const numbered of parts) {
       const { n, part } = numbered
-      if (json) out += `${JSON.stringify({ n, part })}\n`
-      else {
-        const [after, text] = Parts.render(state, numbered, look)
-        state = after
-        out += text
-      }
+      out += transcript.part(numbered)
       next = (numbered.last ?? n) + 1
       if (!Bridge.isKnown(part)) continue
       switch (part.type) {
@@ -170,6 +156,6 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
   }
 
   const line = yield* turn.endLine
-  yield* screen.write(json ? `${JSON.stringify(line)}\n` : renderEnd(state, line.end, look))
-  return line.end
+  yield* screen.write(transcript.end(line))
+  return line
 }, Effect.scoped)

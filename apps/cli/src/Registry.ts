@@ -49,7 +49,12 @@ export const SandboxRecord = Schema.Struct({
 export type SandboxRecord = typeof SandboxRecord.Type
 
 /** What's known of a bridge beside its token; without a sandbox it runs on this machine. */
-export const BridgeRecord = Schema.Struct({ agent: Agent, sandbox: Schema.optional(SandboxRecord) })
+export const BridgeRecord = Schema.Struct({
+  agent: Agent,
+  /** The user that the agent runs as, where that isn't the bridge's own. */
+  agentUser: Schema.optional(Schema.String),
+  sandbox: Schema.optional(SandboxRecord)
+})
 
 export type BridgeRecord = typeof BridgeRecord.Type
 
@@ -84,6 +89,8 @@ export class Registry extends Context.Service<Registry, {
   readonly bridges: Effect.Effect<ReadonlyArray<Bridge.BridgeId>, RegistryError>
   readonly bridge: (bridge: Bridge.BridgeId) => Effect.Effect<Option.Option<BridgeRecord>, RegistryError>
   readonly keepBridge: (bridge: Bridge.BridgeId, record: BridgeRecord) => Effect.Effect<void, RegistryError>
+  /** Removes all that is known of a bridge, its token and its own files on this machine. */
+  readonly forgetBridge: (bridge: Bridge.BridgeId) => Effect.Effect<void, RegistryError>
   /** The sandbox that a bridge has claimed. */
   readonly sandboxOf: (bridge: Bridge.BridgeId) => Effect.Effect<Option.Option<string>, RegistryError>
   /** Claims a sandbox for a bridge that has none, or no more the one it had, and gives the one that it has now. */
@@ -92,6 +99,8 @@ export class Registry extends Context.Service<Registry, {
     sandbox: string,
     gone: Option.Option<string>
   ) => Effect.Effect<string, RegistryError>
+  /** The ids of a bridge's sessions that were started from here. */
+  readonly sessions: (bridge: Bridge.BridgeId) => Effect.Effect<ReadonlyArray<Bridge.SessionId>, RegistryError>
   readonly session: (
     bridge: Bridge.BridgeId,
     session: Bridge.SessionId
@@ -100,6 +109,10 @@ export class Registry extends Context.Service<Registry, {
     bridge: Bridge.BridgeId,
     session: Bridge.SessionId,
     record: SessionRecord
+  ) => Effect.Effect<void, RegistryError>
+  readonly forgetSession: (
+    bridge: Bridge.BridgeId,
+    session: Bridge.SessionId
   ) => Effect.Effect<void, RegistryError>
 }>()("@gangway/cli/Registry") {}
 
@@ -162,21 +175,29 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
         yield* fs.rename(temporary, file)
       }).pipe(Effect.mapError(failed))
 
+    const tokens = path.join(root, "tokens")
+    const remove = (file: string) => Effect.mapError(fs.remove(file, { recursive: true, force: true }), failed)
+    const names = (directory: string) =>
+      fs.readDirectory(directory).pipe(
+        Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeed<Array<string>>([])),
+        Effect.mapError(failed)
+      )
+
     return Registry.of({
       root,
-      tokens: path.join(root, "tokens"),
+      tokens,
       places: (bridge) => ({
         stateDirectory: path.join(directory(bridge), "state"),
         agentHome: path.join(directory(bridge), "agent"),
         trees: path.join(directory(bridge), "trees")
       }),
-      bridges: fs.readDirectory(path.join(root, "bridges")).pipe(
-        Effect.map((names) => names.filter(Schema.is(Bridge.BridgeId)).sort()),
-        Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeed([])),
-        Effect.mapError(failed)
+      bridges: Effect.map(
+        names(path.join(root, "bridges")),
+        (names) => names.filter(Schema.is(Bridge.BridgeId)).sort()
       ),
       bridge: (bridge) => read(bridgeFile(bridge), BridgeRecord),
       keepBridge: (bridge, record) => write(bridgeFile(bridge), record),
+      forgetBridge: (bridge) => Effect.andThen(remove(directory(bridge)), remove(path.join(tokens, `${bridge}.token`))),
       sandboxOf,
       claimSandbox: Effect.fnUntraced(function*(bridge, sandbox, gone) {
         const file = sandboxFile(bridge)
@@ -195,8 +216,16 @@ export const layer: Layer.Layer<Registry, UsageError | RegistryError, FileSystem
         )
         return Option.getOrElse(yield* sandboxOf(bridge), () => sandbox)
       }),
+      sessions: (bridge) =>
+        Effect.map(
+          names(path.join(directory(bridge), "sessions")),
+          (names) =>
+            names.filter((name) => name.endsWith(".json")).map((name) => name.slice(0, -5))
+              .filter(Schema.is(Bridge.SessionId)).sort()
+        ),
       session: (bridge, session) => read(sessionFile(bridge, session), SessionRecord),
-      keepSession: (bridge, session, record) => write(sessionFile(bridge, session), record)
+      keepSession: (bridge, session, record) => write(sessionFile(bridge, session), record),
+      forgetSession: (bridge, session) => remove(sessionFile(bridge, session))
     })
   })
 )

@@ -23,6 +23,8 @@ export class Screen extends Context.Service<Screen, {
   readonly isSeen: boolean
   /** Whether standard output is a terminal, where not every byte may go. */
   readonly isTerminal: boolean
+  /** The lines of the terminal that standard output is. */
+  readonly rows: () => number
   /** Writes to standard output; returns when it's written, so a slow reader slows the turn's reading down. */
   readonly write: (text: string | Uint8Array) => Effect.Effect<void, OutputClosed>
   /** Writes to standard error. */
@@ -70,6 +72,7 @@ export const layer: Layer.Layer<Screen> = Layer.sync(Screen, () => {
     noteLook: lookOf(process.stderr),
     isSeen,
     isTerminal: process.stdout.isTTY === true,
+    rows: () => process.stdout.rows || 24,
     write: (text) =>
       Effect.suspend(() => {
         if (isShared && typeof text === "string") wrote(text)

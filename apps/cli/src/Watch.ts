@@ -1,5 +1,5 @@
 /**
- * Follows a turn at the terminal: Ctrl-C leaves it running, a second one aborts it, and its end is the exit code.
+ * Follows a turn at the terminal: Ctrl-C leaves it running, a second one aborts it.
  */
 import type { Turn } from "@gangway/client"
 import type { Bridge } from "@gangway/protocol"
@@ -34,7 +34,8 @@ const codes = {
   aborted: ExitCode.turnAborted
 } as const
 
-const exitWith = (end: Bridge.End) =>
+/** Ends the command as a turn ended. */
+export const exitWith = (end: Bridge.End) =>
   end.type === "finished" ? Effect.void : Effect.fail(new ExitWith({ exitCode: codes[end.type] }))
 
 /** What is asked is asked at the terminal where there's one, and otherwise what the command does by itself. */
@@ -64,7 +65,7 @@ export const printAborted = Effect.fnUntraced(function*(
   }
 })
 
-/** Starts a turn, or takes one up, and follows it. */
+/** Starts a turn, or takes one up, and follows it to its end. */
 export const watch = <E, R>(options: {
   readonly names: Names
   readonly turn: Effect.Effect<Turn.Turn, E, R>
@@ -95,7 +96,7 @@ export const watch = <E, R>(options: {
       })
     })
     const outcome = yield* Effect.raceFirst(following, signals.next)
-    if (typeof outcome !== "string") return yield* exitWith(outcome)
+    if (typeof outcome !== "string") return outcome
 
     // The terminal is gone with SIGHUP, and who sends SIGTERM wants no conversation.
     if (outcome !== "SIGINT") return yield* new Interrupted({ signal: outcome })
@@ -112,5 +113,5 @@ export const watch = <E, R>(options: {
     yield* screen.note("Aborting the turn.\n")
     const aborted = yield* handle.abort({ reason: "Ctrl-C" })
     yield* printAborted(aborted)
-    yield* exitWith(aborted.end)
+    return yield* new ExitWith({ exitCode: codes[aborted.end.type] })
   })

@@ -144,7 +144,7 @@ echo new > "node/new file"`
       const [sandbox] = of(user)
       const copies = `${sandbox!.toolbox.home}/.gangway/copies`
       yield* shellIn(`cd ${copies}/*/project && touch go`)
-      const rest = yield* run(user, "attach", "--session", "s1", "--json", ...again)
+      const rest = yield* run(user, "attach", "--session", "s1", "--once", "--json", ...again)
       assert.strictEqual(rest.exitCode, 0, rest.stderr)
       assert.include(rest.stdout, "gone on")
       assert.match(rest.stdout, /"type":"finished".*\n$/)

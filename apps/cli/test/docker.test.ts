@@ -119,7 +119,7 @@ describe("gangway with Docker", {
       yield* host.ended
       const fs = yield* FileSystem.FileSystem
       yield* fs.writeFileString(`${user.directory}/go`, "")
-      const rest = yield* run(user, "attach", "--session", "s1", "--json")
+      const rest = yield* run(user, "attach", "--session", "s1", "--once", "--json")
       assert.strictEqual(rest.exitCode, 0, rest.stderr)
       assert.include(rest.stdout, "gone on")
       assert.notInclude(rest.stdout, "turn-continued")

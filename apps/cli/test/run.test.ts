@@ -75,7 +75,7 @@ describe("gangway run", { concurrent: true }, () => {
       assert.strictEqual(ran.stdout, file.slice(file.indexOf("\n") + 1))
       assert.strictEqual(parse(ran).end.end.type, "finished")
       // From a number on, the lines are the same.
-      const from = yield* run(user, ["attach", "--session", "s1", "--from", "3", "--json"])
+      const from = yield* run(user, ["attach", "--session", "s1", "--once", "--from", "3", "--json"])
       assert.strictEqual(from.stdout, ran.stdout.split("\n").slice(2).join("\n"))
     }))
 
@@ -152,7 +152,7 @@ describe("gangway run", { concurrent: true }, () => {
       const args = ["run", words, "--agent", "scripted", "--session", "s1", "--approvals", "wait"]
       const waiting = yield* start(user, args)
       yield* until(() => waiting.stdout().includes("? Bash"))
-      const denying = yield* run(user, ["attach", "--session", "s1", "--approvals", "deny"])
+      const denying = yield* run(user, ["attach", "--session", "s1", "--once", "--approvals", "deny"])
       assert.strictEqual(denying.exitCode, 0, denying.stderr)
       assert.include((yield* waiting.ended).stdout, "  denied: Nobody is there to ask.\n")
 
@@ -237,7 +237,7 @@ describe("gangway run", { concurrent: true }, () => {
       process.kill(yield* bridgePid(user, "scripted"), "SIGKILL")
       yield* until(() => processesOf(user).length === 0)
       yield* fs.writeFileString(`${user.directory}/go`, "")
-      const attached = yield* run(user, ["attach", "--session", "s1"])
+      const attached = yield* run(user, ["attach", "--session", "s1", "--once"])
       assert.strictEqual(attached.exitCode, 0, attached.stderr)
       assert.match(attached.stdout, /Before\.[^]*↺ the turn goes on, attempt 2[^]*Before\.[^]*After\.[^]*✓ finished/)
     }))
@@ -252,7 +252,7 @@ describe("gangway run", { concurrent: true }, () => {
       yield* until(() => running.stdout().length > 100)
       process.kill(running.pid, "SIGTERM")
       assert.strictEqual((yield* running.ended).exitCode, 143)
-      const attached = yield* run(user, ["attach", "--session", "s1"])
+      const attached = yield* run(user, ["attach", "--session", "s1", "--once"])
       assert.strictEqual(attached.exitCode, 0, attached.stderr)
       assert.include(attached.stdout, "THE-END")
 
@@ -262,7 +262,7 @@ describe("gangway run", { concurrent: true }, () => {
         { cwd: user.directory, env: user.env, stdout: "ignore", stderr: "pipe" }
       )
       assert.strictEqual(yield* Effect.promise(() => new Response(piped.stderr).text()), "141\n")
-      const after = yield* run(user, ["attach", "--session", "s2"])
+      const after = yield* run(user, ["attach", "--session", "s2", "--once"])
       assert.strictEqual(after.exitCode, 0, after.stderr)
       assert.include(after.stdout, "THE-END")
     }))
@@ -310,7 +310,7 @@ describe("a wrong command line", { concurrent: true }, () => {
 
   test("names what isn't known yet", (user) =>
     Effect.gen(function*() {
-      const { exitCode, stderr } = yield* run(user, ["attach", "--session", "s1"])
+      const { exitCode, stderr } = yield* run(user, ["attach", "--session", "s1", "--once"])
       assert.strictEqual(exitCode, 2)
       assert.strictEqual(stderr, "gangway: no bridge is known yet: 'gangway run' launches one\n")
     }))
@@ -349,9 +349,9 @@ describe("a wrong command line", { concurrent: true }, () => {
     Effect.gen(function*() {
       yield* scripted(user, "Hi.", "--session", "s1")
       const said = yield* Effect.forEach([
-        ["attach", "--session", "s2"],
+        ["attach", "--session", "s2", "--once"],
         ["attach", "--session", "s1", "--turn", "t9"],
-        ["attach", "--session", "s1", "--from", "100"],
+        ["attach", "--session", "s1", "--once", "--from", "100"],
         ["run", "x", "--bridge", "scripted"]
       ], (args) => run(user, args))
       assert.deepStrictEqual(

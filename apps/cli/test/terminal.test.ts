@@ -65,7 +65,7 @@ describe("at a terminal", { concurrent: true }, () => {
       assert.notInclude(attached.text(), "Let me try.")
 
       // What was printed on both sides is the turn, once.
-      const whole = yield* run(user, ["attach", "--session", "s1"])
+      const whole = yield* run(user, ["attach", "--session", "s1", "--once"])
       for (const [text] of whole.stdout.matchAll(/\w{4,}/g)) assert.include(terminal.text() + attached.text(), text)
       assert.strictEqual(yield* fs.readFileString(`${user.directory}/ran`), "first\n")
     }))
@@ -109,7 +109,7 @@ describe("at a terminal", { concurrent: true }, () => {
       yield* terminal.sees("■ aborted: a host aborted it: Ctrl-C")
       assert.strictEqual(yield* terminal.exitCode, 3)
       assert.isFalse(processesOf(user).some((pid) => isShell(pid)))
-      const after = yield* run(user, ["attach", "--session", "s1"])
+      const after = yield* run(user, ["attach", "--session", "s1", "--once"])
       assert.strictEqual(after.exitCode, 3)
     }))
 
@@ -180,12 +180,12 @@ describe("at a terminal", { concurrent: true }, () => {
         "s1"
       ])
       yield* terminal.sees("view all: ")
-      const other = yield* run(user, ["attach", "--session", "s1", "--approvals", "deny"])
+      const other = yield* run(user, ["attach", "--session", "s1", "--once", "--approvals", "deny"])
       assert.strictEqual(other.exitCode, 0, other.stderr)
       yield* terminal.sees("\n  denied: Nobody is there to ask.")
       yield* terminal.sees("✓ finished")
       assert.strictEqual(yield* terminal.exitCode, 0)
-      const later = yield* atTerminal(user, ["attach", "--session", "s1"])
+      const later = yield* atTerminal(user, ["attach", "--session", "s1", "--once"])
       yield* later.sees("✓ finished")
       assert.notInclude(later.text(), "Allow?")
     }))
@@ -203,7 +203,7 @@ describe("at a terminal", { concurrent: true }, () => {
       yield* terminal.sees("view all: ")
       yield* terminal.types("\x04")
       yield* terminal.sees("left to other hosts")
-      const other = yield* atTerminal(user, ["attach", "--session", "s1"])
+      const other = yield* atTerminal(user, ["attach", "--session", "s1", "--once"])
       yield* other.sees("view all: ")
       yield* other.types("y\n")
       yield* other.sees("✓ finished")

@@ -1,77 +1,97 @@
 /**
- * `gangway attach`: follows a turn that goes on, or reads one that's over.
+ * `gangway attach`: follows a session, turn by turn, or one turn of it.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
-import { connect, findTurn, known } from "../Connect.ts"
-import { UsageError } from "../Failure.ts"
+import { connect, findTurn, noSuchPart } from "../Connect.ts"
 import * as Flags from "../Flags.ts"
+import { nextTurn } from "../NextTurn.ts"
 import { Registry } from "../Registry.ts"
+import { Screen } from "../Screen.ts"
 import { interruptible } from "../Signals.ts"
-import { decideWho, watch } from "../Watch.ts"
+import * as Target from "../Target.ts"
+import { decideWho, exitWith, watch } from "../Watch.ts"
 
 export const attach = Command.make(
   "attach",
   {
-    session: Flags.session,
-    turn: Flags.turn.pipe(Flag.withDescription("The turn's id; by default the session's latest")),
-    from: Flag.Int("from").pipe(
-      Flag.filter((from) => from > 0, () => "Expected a number from 1 on"),
-      Flag.withDescription("The number of the first part; 1"),
-      Flag.withMetavar("number"),
-      Flag.withDefault(1)
+    target: Flags.target,
+    ...Flags.named,
+    once: Flag.Boolean("once").pipe(
+      Flag.withDescription("Follows one turn, and exits by how it ended; so it does with --turn"),
+      Flag.withDefault(false)
     ),
+    from: Flags.from,
     approvals: Flags.approvals.pipe(
       Flag.withDescription(
         "What the agent asks is asked at the terminal, denied, or left to other hosts (the default without one)"
       )
     ),
-    json: Flags.json,
-    bridge: Flags.bridge.pipe(Flag.withDescription("The bridge's id; by default the only one")),
+    json: Flags.jsonTurn,
     bridgeCommand: Flags.bridgeCommand
   },
-  Effect.fn("gangway.attach")(function*({ bridgeCommand, from, json, session, ...options }) {
+  Effect.fn("gangway.attach")(function*({ bridgeCommand, from, json, once, ...options }) {
     const registry = yield* Registry
-    const { agent, bridge } = yield* known(options.bridge)
+    const { note, noteLook, write } = yield* Screen
     const approvals = yield* decideWho({ given: options.approvals, otherwise: "wait", stdinIsTaken: false })
-    const record = Option.getOrUndefined(yield* registry.session(bridge, session))
-
-    const { handle, turn } = yield* interruptible(Effect.gen(function*() {
-      const { client, env } = yield* connect({ bridge, agent, bridgeCommand, json })
-      const { latest, turn } = yield* findTurn(client, session, options.turn)
-      // With what its session was started with, the turn is continued where its bridge dies, or has died.
-      const continues = record !== undefined && (latest?.state === "running" || latest?.state === "aborted")
-      const handle = continues
-        ? (yield* client.startSession({ session, ...record, env })).turn(turn, { onBridgeDeath: "continue" })
-        : client.session(session).turn(turn)
-      return { handle, turn }
+    const { bridge, client, env, found, record } = yield* interruptible(Effect.gen(function*() {
+      const found = yield* Target.find({ named: options, isPreferred: Target.isRunning })
+      const { bridge, session } = found
+      const record = Option.getOrUndefined(yield* registry.session(bridge, session))
+      return { ...(yield* connect({ ...found, bridgeCommand, json })), bridge, found, record }
     }))
+    const { session } = found
 
-    yield* watch({
-      names: { bridge, session, turn, flags: Flags.bridgeCommandAgain(bridgeCommand) },
-      turn: Effect.succeed(handle),
-      handle,
-      from,
-      directory: record?.directory,
-      json,
-      approvals
-    }).pipe(
-      Effect.mapError((error) =>
-        error._tag === "PartsLost" && error.expected === from && error.next !== undefined
-          ? new UsageError({ problem: `turn ${turn} has no part ${from}: its next one is ${error.next}` })
-          : error
+    const follow = Effect.fnUntraced(function*(named: typeof found.turn, from: number) {
+      const { handle, turn } = yield* interruptible(Effect.gen(function*() {
+        const { latest, turn } = yield* findTurn(client, session, named)
+        // With what its session was started with, the turn is continued where its bridge dies, or has died.
+        const continues = record !== undefined && (latest?.state === "running" || latest?.state === "aborted")
+        const handle = continues
+          ? (yield* client.startSession({ session, ...record, env })).turn(turn, { onBridgeDeath: "continue" })
+          : client.session(session).turn(turn)
+        return { handle, turn }
+      }))
+      const line = yield* Effect.mapError(
+        watch({
+          names: { bridge, session, turn, flags: Flags.bridgeCommandAgain(bridgeCommand) },
+          turn: Effect.succeed(handle),
+          handle,
+          from,
+          directory: record?.directory,
+          json,
+          approvals
+        }),
+        (error) => noSuchPart(error, turn, from)
       )
-    )
+      return { ...line, turn }
+    })
+
+    let ended = yield* follow(found.turn, from)
+    if (once || Option.isSome(options.turn)) return yield* exitWith(ended.end)
+    while (true) {
+      yield* note(noteLook.style.dim("gangway: waiting for the session's next turn; Ctrl-C leaves\n"))
+      const next = yield* interruptible(nextTurn({ bridge, record: found.record, session, after: ended.turn }))
+      if (next === undefined) {
+        return yield* note(
+          `gangway: nothing runs of session ${session} any more: 'gangway run' with --session ${session} goes on in it\n`
+        )
+      }
+      if (json) yield* write(`${JSON.stringify({ session, turn: next.turn, attempt: next.attempt })}\n`)
+      else yield* note(noteLook.style.dim(`gangway: turn ${next.turn}\n`))
+      ended = yield* follow(next.turn, next.turn === ended.turn ? ended.next : 1)
+    }
   }, Effect.scoped)
 ).pipe(
-  Command.withDescription("Follows a turn from any of its parts to its end"),
+  Command.withDescription("Follows a session, one turn after the other, or a turn from any of its parts to its end"),
   Command.withExamples([
-    { command: "gangway attach --session s-1a2b3c4d", description: "Follows the session's latest turn from its start" },
+    { command: "gangway attach", description: "Follows the session that runs, where it's the only one" },
+    { command: "gangway attach s-1a2b", description: "Follows a session: its latest turn, then those to come" },
     {
       command: "gangway attach --session s-1a2b3c4d --turn t-5e6f7a8b --from 42",
-      description: "Follows it from part 42"
+      description: "Follows one turn, from part 42 on"
     }
   ])
 )

@@ -5,9 +5,13 @@ import * as Command from "effect/unstable/cli/Command"
 import * as Registry from "../Registry.ts"
 import { abort } from "./abort.ts"
 import { agents } from "./agents.ts"
+import { answer } from "./answer.ts"
+import { approve } from "./approve.ts"
 import { attach } from "./attach.ts"
 import { demo } from "./demo.ts"
 import { diff } from "./diff.ts"
+import { logs } from "./logs.ts"
+import { ps } from "./ps.ts"
 import { pull } from "./pull.ts"
 import { run } from "./run.ts"
 import { sandboxes } from "./sandboxes.ts"
@@ -19,6 +23,10 @@ export const gangway = Command.make("gangway").pipe(
     demo,
     Command.provide(run, Registry.layer),
     Command.provide(attach, Registry.layer),
+    Command.provide(ps, Registry.layer),
+    Command.provide(logs, Registry.layer),
+    Command.provide(approve, Registry.layer),
+    Command.provide(answer, Registry.layer),
     Command.provide(send, Registry.layer),
     Command.provide(abort, Registry.layer),
     Command.provide(agents, Registry.layer),

@@ -20,7 +20,7 @@ import * as Flags from "../Flags.ts"
 import { Registry, type SessionRecord } from "../Registry.ts"
 import { Screen } from "../Screen.ts"
 import { interruptible } from "../Signals.ts"
-import { decideWho, watch } from "../Watch.ts"
+import { decideWho, exitWith, watch } from "../Watch.ts"
 
 const text = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.withDescription(description), Flag.optional)
@@ -57,7 +57,7 @@ export const run = Command.make(
         "What the agent asks is asked at the terminal, denied (the default without one), or left to other hosts"
       )
     ),
-    json: Flags.json,
+    json: Flags.jsonTurn,
     sandbox: Flag.Literals("sandbox", ["local", "docker", "daytona"]).pipe(
       Flag.withDescription(
         "Where a new bridge runs: on this machine, in a Docker container that has the directory, or in a Daytona sandbox"
@@ -111,7 +111,7 @@ export const run = Command.make(
       `gangway: ${agent} in ${record.directory}; bridge ${bridge}, session ${session}, turn ${turnId}\n`
     ))
 
-    yield* watch({
+    const { end } = yield* watch({
       names: { bridge, session, turn: turnId, flags: Flags.bridgeCommandAgain(bridgeCommand) },
       turn: started.startTurn({ turn: turnId, prompt }),
       handle: client.session(session).turn(turnId),
@@ -120,6 +120,7 @@ export const run = Command.make(
       json,
       approvals
     })
+    yield* exitWith(end)
   }, Effect.scoped)
 ).pipe(
   Command.withDescription("Starts a turn and follows it to its end"),

@@ -7,18 +7,19 @@ import * as Option from "effect/Option"
 import * as Argument from "effect/unstable/cli/Argument"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
-import { connect, findTurn, known } from "../Connect.ts"
+import { connect, findTurn } from "../Connect.ts"
 import { UsageError } from "../Failure.ts"
 import * as Flags from "../Flags.ts"
 import { Screen } from "../Screen.ts"
 import { interruptible } from "../Signals.ts"
+import * as Target from "../Target.ts"
 
 export const send = Command.make(
   "send",
   {
     text: Argument.String("text").pipe(Argument.withDescription("What the agent is told")),
-    session: Flags.session,
-    turn: Flags.turn.pipe(Flag.withDescription("The turn's id; by default the session's latest")),
+    target: Flags.target,
+    ...Flags.named,
     message: Flag.String("message").pipe(
       Flag.withSchema(Bridge.MessageId),
       Flag.withDescription("The message's id: the same one again is the same message; by default a new one"),
@@ -31,16 +32,17 @@ export const send = Command.make(
       ),
       Flag.optional
     ),
-    bridge: Flags.bridge.pipe(Flag.withDescription("The bridge's id; by default the only one")),
+    json: Flags.json,
     bridgeCommand: Flags.bridgeCommand
   },
-  Effect.fn("gangway.send")(function*({ bridgeCommand, delivery, message, session, text, ...options }) {
-    const { agent, bridge } = yield* known(options.bridge)
+  Effect.fn("gangway.send")(function*({ bridgeCommand, delivery, json, message, text, ...named }) {
     const screen = yield* Screen
     if (text.trim() === "") return yield* new UsageError({ problem: "the message is empty" })
     yield* interruptible(Effect.gen(function*() {
-      const { client } = yield* connect({ bridge, agent, bridgeCommand, json: false })
-      const { turn } = yield* findTurn(client, session, options.turn)
+      const found = yield* Target.find({ named, isMeant: Target.isRunning, noun: "running turn" })
+      const { bridge, session } = found
+      const { client } = yield* connect({ ...found, bridgeCommand, json })
+      const { turn } = yield* findTurn(client, session, found.turn)
       const delivered = yield* client.session(session).turn(turn).send(text, {
         messageId: Option.getOrUndefined(message),
         delivery: Option.getOrUndefined(delivery)
@@ -50,6 +52,9 @@ export const send = Command.make(
             problem: `turn ${turn} is over (${end.type}): 'gangway run' with this --session starts the next one`
           }))
       )
+      if (json) {
+        return yield* screen.write(`${JSON.stringify({ bridge, session, turn, delivery: delivered })}\n`)
+      }
       yield* screen.note(
         `gangway: turn ${turn} has the message; its agent gets it ${
           delivered === "steer" ? "with its next step" : "after what it does"
@@ -61,11 +66,11 @@ export const send = Command.make(
   Command.withDescription("Sends a message into a turn that runs"),
   Command.withExamples([
     {
-      command: "gangway send \"Leave the tests alone.\" --session s-1a2b3c4d",
-      description: "Steers the session's latest turn"
+      command: "gangway send \"Leave the tests alone.\"",
+      description: "Steers the turn that runs, where it's the only one"
     },
     {
-      command: "gangway send \"Then the docs.\" --session s-1a2b3c4d --delivery queue",
+      command: "gangway send \"Then the docs.\" s-1a2b --delivery queue",
       description: "Adds to what it's to do"
     }
   ])

@@ -20,6 +20,15 @@ export interface Look {
   readonly directory?: string | undefined
 }
 
+/** The look where paths are told from a directory. Its width is asked for each time: a terminal may change it. */
+export const lookFrom = (look: Look, directory: string | undefined): Look => ({
+  style: look.style,
+  directory,
+  get columns() {
+    return look.columns
+  }
+})
+
 const same = (text: string) => text
 
 export const plain: Style = { bold: same, dim: same, red: same, green: same, yellow: same, cyan: same }

@@ -32,6 +32,14 @@ export const cut = (text: string, columns: number): string => {
   return `${out}…`
 }
 
+/** The text in lines of no more than so many columns, broken between words where that's possible. */
+export const wrap = (text: string, columns: number): ReadonlyArray<string> =>
+  Bun.wrapAnsi(text, Math.max(columns, 8), { hard: true }).split("\n")
+
+/** The text with spaces after it, up to so many columns. */
+export const pad = (text: string, columns: number): string =>
+  text + " ".repeat(Math.max(0, columns - Bun.stringWidth(text)))
+
 /** The first lines of a text, printable, each cut; a last one says how many more there are. */
 export const firstLines = (text: string, lines: number, columns: number): ReadonlyArray<string> => {
   const all = printable(text).replace(/\s+$/, "").split("\n")

@@ -61,6 +61,13 @@ export const enter = Effect.fnUntraced(function*(options: {
   }
 })
 
+/** Where a bridge's files are, in a sandbox that's left as it is; nowhere where that's gone. */
+export const findPlace = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, record: SandboxRecord) {
+  const sandbox = Option.getOrUndefined(yield* kinds[record.kind].find({ bridge, record }))
+  if (sandbox === undefined) return undefined
+  return { sandbox, stateDirectory: placesIn(yield* rootOf(sandbox, bridge, record)).stateDirectory }
+})
+
 /** The copy that a bridge's sandbox has, with what's known of it here. */
 export const findCopy = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, record: SandboxRecord | undefined) {
   if (record === undefined || !record.copy) {
