@@ -13,7 +13,9 @@ import type * as Path from "effect/Path"
 import type * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
 import type { AgentSession } from "./Driver.ts"
+import * as AbortRequests from "./internal/abortRequests.ts"
 import type { BridgeContext } from "./internal/bridgeContext.ts"
+import { busyBy } from "./internal/busy.ts"
 import * as EarlierTurns from "./internal/earlierTurns.ts"
 import type { Holding } from "./internal/holding.ts"
 import * as SessionCore from "./internal/sessionCore.ts"
@@ -90,6 +92,20 @@ export const make = Effect.fnUntraced(function*(
   const lookup = SessionLookup.make(context, core)
   const { earlierEnd, heldOrBusy, latestStatus, requireFile, unsupported } = lookup
 
+  // What waits for the driver is cut short by a command that ends the session, or gives it to another bridge.
+  const unlessEnded = <A, E>(waiting: Effect.Effect<A, E>, isEnd = AbortRequests.endsSession) =>
+    Effect.raceFirst(
+      waiting,
+      Effect.flatMap(
+        core.abortRequests.await(isEnd),
+        Effect.fnUntraced(function*({ abort, takeover }) {
+          if (takeover === true) return yield* busyBy(id, yield* context.listening)
+          const problem = `the session was ${abort.reason} while its agent was waited for`
+          return yield* new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem })
+        })
+      )
+    )
+
   // ---------------------------------------------------------------------------
   // StartSession
   // ---------------------------------------------------------------------------
@@ -127,7 +143,7 @@ export const make = Effect.fnUntraced(function*(
           }).pipe(
             Effect.andThen(Effect.suspend(() => {
               core.setOptions(options)
-              return core.openAgent(holding, asked.state)
+              return unlessEnded(core.openAgent(holding, asked.state))
             })),
             // Nothing is left of a session that couldn't be had.
             Effect.onError(() => Effect.ignore(core.remove))
@@ -138,10 +154,14 @@ export const make = Effect.fnUntraced(function*(
         core.setOptions(options)
         // What runs has its agent; what's new is the next turn's.
         if (core.running() === undefined && core.compaction() === undefined) {
-          yield* core.openAgent(holding, asked.state)
+          yield* unlessEnded(core.openAgent(holding, asked.state))
         }
         return { resumed: true }
-      }).pipe(Effect.provide(services))
+      }).pipe(
+        // A newer bridge that asks for the session is known by then.
+        Effect.catchTag("SessionBusy", (busy) => Effect.andThen(context.check, busy)),
+        Effect.provide(services)
+      )
     )
 
   // ---------------------------------------------------------------------------
@@ -155,33 +175,31 @@ export const make = Effect.fnUntraced(function*(
       abortTurnNow(payload)
     )
 
+  // How the turn stands that's to be aborted, if the attempt is the one that's meant.
+  const standing = Effect.fnUntraced(function*<E>(
+    { attempt: meant, turn }: Rpc.Payload<typeof Bridge.AbortTurn>,
+    file: SessionFile.SessionFile,
+    latest: Effect.Effect<{ readonly attempt: number; readonly end?: Bridge.End | undefined }, E>
+  ) {
+    const over = yield* earlierEnd(file, turn)
+    if (over !== undefined) return { isLatest: false, end: over }
+    const { attempt, end } = yield* latest
+    if (meant === undefined || meant === attempt) return { isLatest: true, end }
+    return yield* new Bridge.TurnConflict({ turn, field: "attempt", attempt, state: SessionLookup.stateOf(end) })
+  })
+
   const abortTurnNow = Effect.fnUntraced(function*(payload: Rpc.Payload<typeof Bridge.AbortTurn>) {
     const known = yield* requireFile
     // Another bridge's turn isn't ended for the sake of one that's over.
-    const over = yield* earlierEnd(known, payload.turn)
-    if (over !== undefined) return { end: over, ended: [], left: [] }
-    const conflict = (attempt: number, end: Bridge.End | undefined) =>
-      payload.attempt === undefined || payload.attempt === attempt
-        ? Effect.void
-        : Effect.fail(
-          new Bridge.TurnConflict({
-            turn: payload.turn,
-            field: "attempt",
-            attempt,
-            state: SessionLookup.stateOf(end)
-          })
-        )
-    yield* conflict(known.latest!.attempt, known.latest!.end)
+    const before = yield* standing(payload, known, Effect.sync(() => known.latest!))
+    if (!before.isLatest) return { end: before.end!, ...nothing }
     const holding = yield* SessionLookup.orUnavailable(core.need("host"))
     // It may have been destroyed meanwhile, or another turn begun, by who had it before.
     const held = holding.file()
     if (held === undefined) return yield* new Bridge.SessionNotFound({ session: id })
-    const overMeanwhile = yield* earlierEnd(held, payload.turn)
-    if (overMeanwhile !== undefined) return { end: overMeanwhile, ended: [], left: [] }
-    const { attempt, end } = yield* latestStatus(holding)
-    yield* conflict(attempt, end)
+    const { end, isLatest } = yield* standing(payload, held, latestStatus(holding))
     const running = core.running()
-    if (running === undefined) return { end: end!, ended: [], left: [] }
+    if (!isLatest || running === undefined) return { end: end!, ...nothing }
     yield* running.abort({ reason: "host", message: payload.reason })
     return yield* Deferred.await(running.settled)
   })
@@ -197,12 +215,12 @@ export const make = Effect.fnUntraced(function*(
         Effect.gen(function*() {
           yield* requireFile
           if (core.options() === undefined) return yield* new Bridge.SessionNotStarted({ session: id })
-          const running = yield* core.runningStill
-          if (running !== undefined) return yield* new Bridge.TurnRunning({ turn: running.turn })
           const joined = core.compaction()
           if (joined !== undefined) return joined
+          const running = yield* core.runningStill
+          if (running !== undefined) return yield* new Bridge.TurnRunning({ turn: running.turn })
           const holding = yield* heldOrBusy
-          const agent = yield* core.openAgent(holding)
+          const agent = yield* unlessEnded(core.openAgent(holding))
           if (agent.compact === undefined) return yield* unsupported("compaction")
           return yield* core.startCompaction(agent.compact(instructions))
         })
@@ -228,7 +246,7 @@ export const make = Effect.fnUntraced(function*(
         const holding = yield* heldOrBusy
         const running = yield* core.runningStill
         if (running !== undefined) return yield* new Bridge.TurnRunning({ turn: running.turn })
-        return yield* stateOfAgent(yield* core.openAgent(holding))
+        return yield* unlessEnded(Effect.flatMap(core.openAgent(holding), stateOfAgent))
       })
     )
 
@@ -255,7 +273,9 @@ export const make = Effect.fnUntraced(function*(
         if (holding.file() === undefined) return yield* Effect.as(core.remove, nothing)
         const processes = yield* stop(holding, "stopped")
         const state = driver.capabilities.state
-          ? yield* Effect.result(Effect.flatMap(core.openAgent(holding), stateOfAgent))
+          ? yield* Effect.result(
+            unlessEnded(Effect.flatMap(core.openAgent(holding), stateOfAgent), AbortRequests.takesSession)
+          )
           : undefined
         yield* holding.note((current) => ({ ...current, rules: [] }))
         yield* core.free
@@ -282,7 +302,8 @@ export const make = Effect.fnUntraced(function*(
         if (forget !== undefined && isKnown && file.driver?.name === driver.name) {
           const forgetting = Effect.suspend(() => forget({ conversation, directory }))
           yield* core.calls.call("deleting the conversation", forgetting, forgetTimeout).pipe(
-            Effect.catchTag("ContextLost", () => Effect.void)
+            Effect.catchTag("ContextLost", () => Effect.void),
+            (forgetting) => unlessEnded(forgetting, (request) => request.takeover === true)
           )
         }
         yield* Effect.uninterruptible(Effect.andThen(context.destroyed.add(id), core.remove))

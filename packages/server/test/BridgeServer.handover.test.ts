@@ -1,7 +1,8 @@
 import { assert, describe } from "@effect/vitest"
-import type { Turn } from "@gangway/server/Driver"
+import type { SessionOptions, Turn } from "@gangway/server/Driver"
+import type { AgentProcess } from "@gangway/server/Supervisor"
 import { Deferred, Duration, Effect, Exit, Fiber, FileSystem } from "effect"
-import { eventually } from "./fixtures/processes.ts"
+import { eventually, isRunning } from "./fixtures/processes.ts"
 import * as Puppet from "./fixtures/puppet.ts"
 import { act, connect, hello, listening, listens, serve, start } from "./fixtures/served.ts"
 import { directories, test } from "./fixtures/sessions.ts"
@@ -215,6 +216,64 @@ describe("a newer bridge", () => {
       assert.deepInclude(end?.end, { type: "aborted", reason: "bridge-replaced" })
       assert.isTrue(Exit.isSuccess(yield* Fiber.await(first.fiber)))
     })
+  )
+
+  test(
+    "gets a session from a driver that hangs, whatever it was called for",
+    Effect.forEach(
+      [
+        ["the first start of a session", "StartSession", { _tag: "Replaced" }],
+        ["another start of it", "StartSession", { _tag: "Replaced" }],
+        ["the opening before a compaction", "Compact", { _tag: "SessionBusy", launch: "launch-0002" }],
+        ["the reading of its state", "ReadState", { _tag: "SessionBusy", launch: "launch-0002" }],
+        ["the end of its session", "StopSession", { ended: [], left: [] }],
+        ["the deletion of its conversation", "DestroySession", { _tag: "SessionBusy", launch: "launch-0002" }]
+      ] as const,
+      Effect.fnUntraced(function*([what, tag, answer]) {
+        const { directory, stateDirectory } = yield* directories
+        let isStuck = what === "the first start of a session"
+        let agent: AgentProcess | undefined
+        const stuck = (told: SessionOptions) =>
+          Effect.gen(function*() {
+            agent = yield* told.processes.spawn({ command: "sleep", args: ["1000"], cwd: "/", env: {} })
+            return yield* Effect.never
+          })
+        const older = Puppet.make(acts, { compact: () => Effect.succeed({}) })
+        const { open } = older.driver
+        const driver: Puppet.Puppet["driver"] = {
+          ...older.driver,
+          open: (told) => isStuck ? stuck(told) : open(told),
+          forget: () => Effect.never
+        }
+        const first = yield* serve({ ...older, driver }, { stateDirectory, launch: "launch-0001" })
+        yield* listening(stateDirectory)
+        const host = yield* connect(first.port)
+        if (!isStuck) {
+          yield* host.call("StartSession", start(directory))
+          yield* host.call("StartTurn", act("hang"))
+          // What was set anew makes the driver open the conversation again, once no turn runs.
+          yield* host.call("StartSession", { ...start(directory), settings: "user" })
+          yield* host.call("AbortTurn", key)
+          isStuck = true
+        }
+        const payload = tag === "StartSession" ? { ...start(directory), settings: "user" } : { session: "s1" }
+        const waiting = yield* Effect.forkChild(host.call(tag, payload), { startImmediately: true })
+        if (tag !== "DestroySession") yield* eventually("its wait", Effect.sync(() => agent !== undefined))
+
+        const second = yield* serve(Puppet.make(acts), { stateDirectory, launch: "launch-0002" })
+        yield* listens(stateDirectory, "launch-0002")
+        const other = yield* connect(second.port)
+        const [duration, outcome] = yield* Effect.timed(other.call("StartSession", start(directory)))
+        assert.isBelow(Duration.toMillis(duration), 9000, what)
+        assert.isUndefined(outcome._tag, what)
+        assert.deepInclude(yield* Fiber.join(waiting), answer, what)
+        if (agent !== undefined) assert.isFalse(isRunning(agent.pid), what)
+        yield* other.call("StartTurn", act("hi", "t2"))
+        assert.deepInclude((yield* other.read({ ...key, turn: "t2", from: 1 })).end?.end, { type: "finished" })
+        assert.isTrue(Exit.isSuccess(yield* Fiber.await(first.fiber)), what)
+      }, Effect.scoped),
+      { concurrency: "unbounded", discard: true }
+    )
   )
 
   test(

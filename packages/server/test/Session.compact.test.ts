@@ -1,6 +1,8 @@
 import { assert, describe } from "@effect/vitest"
 import { Bridge } from "@gangway/server"
-import { Deferred, Effect, Fiber } from "effect"
+import type { AgentProcess } from "@gangway/server/Supervisor"
+import { Deferred, Duration, Effect, Fiber } from "effect"
+import { isRunning } from "./fixtures/processes.ts"
 import * as Puppet from "./fixtures/puppet.ts"
 import { act, endOf, session, started, test, turn, until } from "./fixtures/sessions.ts"
 
@@ -66,23 +68,86 @@ describe("a compaction", () => {
   )
 
   test(
-    "has the start of a turn wait, and that turn's abort behind it; nothing else",
+    "has the start of a turn wait, and nothing else",
     Effect.gen(function*() {
       const { client, fiber, go, puppet, start } = yield* compacting
-      const starting = yield* Effect.forkChild(client.StartTurn(act(1, "hang")), { startImmediately: true })
-      const aborting = yield* Effect.forkChild(client.AbortTurn({ session, turn: turn(1) }), { startImmediately: true })
+      const starting = yield* Effect.forkChild(client.StartTurn(act(1, "hi")), { startImmediately: true })
       const reading = yield* Effect.forkChild(client.ReadState({ session }), { startImmediately: true })
       yield* Effect.sleep("50 millis")
       assert.deepStrictEqual(yield* client.StartSession(start), { resumed: true })
       const abort = client.AbortTurn({ session, turn: turn(2) })
       assert.strictEqual((yield* Effect.flip(abort))._tag, "TurnNotFound")
-      for (const waiting of [starting, aborting, reading]) assert.isUndefined(waiting.pollUnsafe())
+      for (const waiting of [starting, reading]) assert.isUndefined(waiting.pollUnsafe())
       assert.deepStrictEqual(puppet.heard, [])
       yield* go
       yield* Fiber.join(fiber)
       assert.strictEqual((yield* Fiber.join(starting)).status, "started")
-      assert.deepInclude((yield* Fiber.join(aborting)).end, { type: "aborted", reason: "host" })
-      assert.deepInclude(yield* Fiber.join(reading), {})
+      assert.strictEqual((yield* endOf(client, turn(1))).type, "finished")
+      yield* Fiber.await(reading)
+    })
+  )
+
+  test(
+    "isn't waited for by an abort of a turn whose start waits for it, and goes on",
+    Effect.gen(function*() {
+      const gate = yield* Deferred.make<void>()
+      let agent: AgentProcess | undefined
+      const puppet = Puppet.make(acts, (told) => ({
+        compact: () =>
+          Effect.gen(function*() {
+            agent = yield* told.processes.spawn({ command: "sleep", args: ["1000"], cwd: "/", env: {} })
+            yield* Deferred.await(gate)
+            return { summary: isRunning(agent.pid) ? "whole" : "its agent was ended" }
+          })
+      }))
+      const { client } = yield* started(puppet)
+      const fiber = yield* Effect.forkChild(client.Compact({ session }))
+      yield* until("the compaction", () => agent !== undefined)
+      const waits = (n: number, attempt: number) =>
+        Effect.forkChild(client.StartTurn({ ...act(n, "hi"), attempt }), { startImmediately: true })
+      const aborted = Effect.fnUntraced(function*(n: number, attempt?: number) {
+        const [duration, { end }] = yield* Effect.timed(client.AbortTurn({ session, turn: turn(n), attempt }))
+        assert.isBelow(Duration.toMillis(duration), 5_000)
+        assert.deepInclude(end, { type: "aborted", reason: "host" })
+        assert.deepStrictEqual(yield* endOf(client, turn(n)), end)
+      })
+
+      const first = yield* waits(1, 1)
+      yield* aborted(1)
+      assert.deepInclude(yield* Fiber.join(first), { attempt: 1, status: "started" })
+      // An attempt that continues it, and an abort of the one before, which ends nothing.
+      const second = yield* waits(1, 2)
+      const other = yield* Effect.forkChild(
+        Effect.flip(client.AbortTurn({ session, turn: turn(1), attempt: 1 })),
+        { startImmediately: true }
+      )
+      yield* Effect.sleep("50 millis")
+      assert.isUndefined(second.pollUnsafe())
+      yield* aborted(1, 2)
+      assert.deepInclude(yield* Fiber.join(second), { attempt: 2, status: "continued" })
+      assert.deepInclude(yield* Fiber.join(other), { _tag: "TurnConflict", attempt: 2 })
+      // What waits before such a start is replaced by its turn; what comes later still waits.
+      const before = yield* waits(2, 1)
+      const last = yield* waits(3, 1)
+      yield* Effect.sleep("50 millis")
+      const later = yield* Effect.forkChild(Effect.delay(client.StartTurn(act(4, "hi")), "100 millis"))
+      yield* aborted(3)
+      assert.strictEqual((yield* Fiber.join(before)).status, "started")
+      assert.strictEqual((yield* Fiber.join(last)).status, "started")
+      const replaced = yield* client.AbortTurn({ session, turn: turn(2) })
+      assert.deepInclude(replaced.end, { type: "aborted", reason: "replaced" })
+      yield* Effect.sleep("200 millis")
+      assert.isUndefined(later.pollUnsafe())
+      // Who asks for it again joins it.
+      const joined = yield* Effect.forkChild(client.Compact({ session }), { startImmediately: true })
+      yield* Effect.sleep("50 millis")
+      assert.deepStrictEqual(puppet.heard, [])
+      yield* Deferred.succeed(gate, undefined)
+      assert.deepStrictEqual(yield* Fiber.join(fiber), { summary: "whole" })
+      assert.deepStrictEqual(yield* Fiber.join(joined), { summary: "whole" })
+      assert.strictEqual((yield* Fiber.join(later)).status, "started")
+      assert.strictEqual((yield* endOf(client, turn(4))).type, "finished")
+      assert.deepStrictEqual(puppet.heard, ["hi"])
     })
   )
 

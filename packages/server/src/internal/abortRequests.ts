@@ -1,6 +1,6 @@
 /**
- * The commands that wait for their place in a session's queue to end what runs: a start before them, which they wait
- * for, doesn't wait for its agent any longer then.
+ * The commands that wait for their place in a session's queue to end what runs: what's carried out before them doesn't
+ * wait for its agent any longer then.
  */
 import type { TurnId } from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
@@ -13,27 +13,40 @@ export interface AbortRequest {
   /** Absent, whichever there is. */
   readonly attempt?: number | undefined
   readonly abort: Abort
+  /** Whether another bridge takes the session. */
+  readonly takeover?: boolean | undefined
 }
 
 export interface AbortRequests {
   /** A command waits, until what's given back is called. */
   readonly add: (request: AbortRequest) => () => void
-  /** Waits for one of this attempt. One command at a time may wait. */
-  readonly await: (turn: TurnId, attempt: number) => Effect.Effect<AbortRequest>
+  /** Waits for one of a kind. One command at a time may wait. */
+  readonly await: (isMeant: (request: AbortRequest) => boolean) => Effect.Effect<AbortRequest>
 }
+
+/** Whether a request ends an attempt, by itself or with its session. */
+export const endsAttempt = (turn: TurnId, attempt: number) => (request: AbortRequest): boolean =>
+  (request.turn ?? turn) === turn && (request.attempt ?? attempt) === attempt
+
+/** Whether a request ends all that the session does. */
+export const endsSession = (request: AbortRequest): boolean => request.turn === undefined
+
+/** Whether a request takes the session from whoever ends it already. */
+export const takesSession = ({ abort, takeover }: AbortRequest): boolean =>
+  takeover === true || abort.reason === "destroyed"
 
 /** As many wait as the session's queue is long. */
 export const make = (): AbortRequests => {
   const waiting = new Set<AbortRequest>()
   const changed = Latch.makeUnsafe(false)
 
-  const awaitOne: AbortRequests["await"] = (turn, attempt) =>
+  const awaitOne: AbortRequests["await"] = (isMeant) =>
     Effect.suspend(() => {
       for (const request of waiting) {
-        if ((request.turn ?? turn) === turn && (request.attempt ?? attempt) === attempt) return Effect.succeed(request)
+        if (isMeant(request)) return Effect.succeed(request)
       }
       changed.closeUnsafe()
-      return Effect.andThen(changed.await, awaitOne(turn, attempt))
+      return Effect.andThen(changed.await, awaitOne(isMeant))
     })
 
   return {

@@ -12,7 +12,10 @@ import type * as Scope from "effect/Scope"
 export interface Kind {
   readonly name: "start" | "abort" | "other"
   readonly turn?: TurnId | undefined
-  /** Whether it waits, and lets others pass, while something else has the agent. */
+  /**
+   * Whether it waits, and lets others pass, while something else has the agent. A start doesn't wait where its turn is to
+   * be aborted, and neither do those before it, whose turns it replaces.
+   */
   readonly needsAgent?: boolean | undefined
 }
 
@@ -25,6 +28,8 @@ interface Job {
 export interface CommandQueue {
   /** Queues a command and awaits its outcome; interrupting the wait changes nothing for the command. */
   readonly run: <A, E>(kind: Kind, command: Effect.Effect<A, E>) => Effect.Effect<A, E>
+  /** Whether a start of another turn waits that is to be aborted: it replaces what's started before it. */
+  readonly isReplaced: (turn: TurnId) => boolean
   /** To be called when the agent is free again. */
   readonly agentIsFree: () => void
 }
@@ -42,6 +47,12 @@ export const make = Effect.fnUntraced(function*(options: {
   const changed = Latch.makeUnsafe(false)
   let stopped = false
 
+  // The last start of a turn that is to be aborted.
+  const lastAborted = (): number =>
+    jobs.findLastIndex(({ kind }, i) =>
+      kind.name === "start" && jobs.slice(i).some((job) => job.kind.name === "abort" && job.kind.turn === kind.turn)
+    )
+
   // An abort overtakes all that waits but a start of its own turn.
   const indexOfNext = (): number => {
     for (let i = 0; i < jobs.length; i++) {
@@ -50,8 +61,11 @@ export const make = Effect.fnUntraced(function*(options: {
       const ownStart = jobs.slice(0, i).some((job) => job.kind.name === "start" && job.kind.turn === kind.turn)
       if (!ownStart) return i
     }
-    const isTaken = options.isAgentTaken()
-    return jobs.findIndex(({ kind }) => kind.name !== "abort" && !(isTaken && kind.needsAgent === true))
+    if (!options.isAgentTaken()) return jobs.findIndex(({ kind }) => kind.name !== "abort")
+    const ready = lastAborted()
+    return jobs.findIndex(({ kind }, i) =>
+      kind.name !== "abort" && (kind.needsAgent !== true || (kind.name === "start" && i <= ready))
+    )
   }
 
   const next = Effect.suspend(() => {
@@ -84,5 +98,12 @@ export const make = Effect.fnUntraced(function*(options: {
       return Deferred.await(outcome)
     })
 
-  return { run, agentIsFree: () => changed.openUnsafe() }
+  return {
+    run,
+    isReplaced: (turn) => {
+      const index = lastAborted()
+      return index !== -1 && jobs[index]!.kind.turn !== turn
+    },
+    agentIsFree: () => changed.openUnsafe()
+  }
 })

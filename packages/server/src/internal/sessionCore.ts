@@ -216,7 +216,7 @@ export const make = Effect.fnUntraced(function*(
     })
 
   const giveUp = (reason: Bridge.AbortReason) =>
-    runEnding({ name: "abort", turn: running?.turn }, { abort: { reason } }, endAll(reason))
+    runEnding({ name: "abort", turn: running?.turn }, { abort: { reason }, takeover: true }, endAll(reason))
 
   const hold = <E>(
     lock: Effect.Effect<SessionLock.Outcome, E, Scope.Scope | FileSystem.FileSystem>,
@@ -285,10 +285,14 @@ export const make = Effect.fnUntraced(function*(
     const scope = yield* Scope.fork(context.scope)
     const settled = Deferred.makeUnsafe<RunningTurn.Outcome>()
     yield* context.turnStarted
+    const { supervisor } = held
     const started = yield* Scope.provide(
       RunningTurn.start({
         ...turn,
-        supervisor: held.supervisor,
+        // What begins meanwhile is aborted already, and has no agent to end.
+        supervisor: compaction === undefined
+          ? supervisor
+          : { ...supervisor, endAll: Effect.succeed(nothing), turnBegan: Effect.void },
         session: options!,
         rules: {
           has: (key) => held.file()!.rules.some((rule) => rule.key === key),

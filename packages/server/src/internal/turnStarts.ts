@@ -2,6 +2,7 @@
  * Starting a turn: a new one, a repeat, or the next attempt of one that was aborted.
  */
 import * as Bridge from "@gangway/protocol/Bridge"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import type * as Rpc from "effect/unstable/rpc/Rpc"
@@ -9,9 +10,11 @@ import type { AgentSession, Reconciled } from "../Driver.ts"
 import type { Session } from "../Session.ts"
 import type { TurnLog } from "../TurnLog.ts"
 import * as TurnUsage from "../TurnUsage.ts"
+import * as AbortRequests from "./abortRequests.ts"
 import type { BridgeContext } from "./bridgeContext.ts"
 import { digestJson } from "./digest.ts"
 import type { Holding, OpenLog } from "./holding.ts"
+import type { Abort } from "./runningTurn.ts"
 import type { SessionCore } from "./sessionCore.ts"
 import * as SessionFile from "./sessionFile.ts"
 import { type SessionLookup, stateOf } from "./sessionLookup.ts"
@@ -57,12 +60,25 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
   })
 
   // The agent is waited for no longer than nobody aborts the attempt. One that's aborted begins and ends without it, so
-  // that no repeat of its start begins it later.
+  // that no repeat of its start begins it later. While the agent is compacting, that's what a start is here for.
   const unlessAborted = <A, E>(turn: Bridge.TurnId, attempt: number, ready: Effect.Effect<A, E>) =>
-    Effect.raceFirst(
-      Effect.map(ready, (ready) => ({ ready, aborted: undefined })),
-      Effect.map(core.abortRequests.await(turn, attempt), ({ abort }) => ({ ready: undefined, aborted: abort }))
-    )
+    Effect.suspend(() => {
+      const compaction = core.compaction()
+      const aborted = (abort: Abort) => ({ ready: undefined, aborted: abort })
+      const requested = Effect.map(
+        core.abortRequests.await(AbortRequests.endsAttempt(turn, attempt)),
+        ({ abort }) => aborted(abort)
+      )
+      if (compaction === undefined) {
+        return Effect.raceFirst(Effect.map(ready, (ready) => ({ ready, aborted: undefined })), requested)
+      }
+      const whenFree = Effect.andThen(Effect.exit(Deferred.await(compaction.outcome)), ready)
+      return Effect.raceAllFirst([
+        Effect.map(whenFree, (ready) => ({ ready, aborted: undefined })),
+        requested,
+        core.queue.isReplaced(turn) ? Effect.succeed(aborted({ reason: "replaced" })) : Effect.never
+      ])
+    })
 
   const newTurn = Effect.fnUntraced(function*(
     payload: Rpc.Payload<typeof Bridge.StartTurn>,
@@ -148,8 +164,8 @@ export const make = (context: BridgeContext, core: SessionCore, lookup: SessionL
     conflict: (field: "prompt") => Bridge.TurnConflict
   ) {
     const { log } = opened
-    // An agent of the attempt before would write the same conversation.
-    yield* holding.supervisor.endAll
+    // An agent of the attempt before would write the same conversation. What compacts it isn't one.
+    if (core.compaction() === undefined) yield* holding.supervisor.endAll
     const answers = answersOf(opened)
     const messages = messagesOf(opened)
     const usage = TurnUsage.make()
