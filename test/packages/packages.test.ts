@@ -1,9 +1,10 @@
 /**
  * The packages as they'd be published: built, packed, installed into an empty project, compiled there by TypeScript, and
- * run by each runtime that they're for.
+ * run by each runtime that they're for. The commands are those of the README, line by line.
  */
 import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core"
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
 import { execFile } from "node:child_process"
 import {
   cpSync,
@@ -22,7 +23,10 @@ import { delimiter, dirname, join } from "node:path"
 import { promisify } from "node:util"
 import { publint } from "publint"
 import { formatMessage } from "publint/utils"
+import { test } from "../../apps/cli/test/fixtures/Gangway.ts"
+import { codeBlocks } from "../../scripts/codeBlocks.ts"
 import { installAgent } from "../installAgent.ts"
+import * as ModelServer from "../model/ModelServer.ts"
 
 const repository = join(import.meta.dirname, "../..")
 const bun = process.execPath
@@ -31,6 +35,8 @@ const runtimes = {
   "Node 22": await installAgent("node-22"),
   "Node 24": await installAgent("node-24")
 }
+
+const claude = await installAgent("claude-code")
 
 const root = mkdtempSync(join(tmpdir(), "gangway-packages-"))
 const project = join(root, "project")
@@ -45,11 +51,43 @@ const execute = promisify(execFile)
 
 // Nothing of the repository is on the way: neither its modules nor its settings.
 const bin = join(root, "bin")
-const isolated = { ...process.env, PATH: [bin, process.env["PATH"]].join(delimiter), HOME: root, NODE_OPTIONS: "" }
+const installed = join(root, "global")
+const isolated: NodeJS.ProcessEnv = {
+  ...process.env,
+  PATH: [bin, join(installed, "bin"), process.env["PATH"]].join(delimiter),
+  HOME: root,
+  NODE_OPTIONS: ""
+}
 const run = async (program: string, args: ReadonlyArray<string>, { cwd = project, env = isolated } = {}) =>
   (await execute(program, args, { cwd, env, timeout: 90_000 }).catch((error) => {
     throw new Error(`${error.message}\n${error.stdout}`)
   })).stdout
+
+/** The README's commands, each of which is run below. */
+const commands = {
+  demo: / run demo$/,
+  tests: / run test$/,
+  install: /^bun install$/,
+  agents: /main\.ts agents$/,
+  run: /main\.ts run /,
+  build: /^bun run build packages$/,
+  installGangway: /^npm install --global /,
+  runGangway: /^gangway run /,
+  installPackages: /^npm install \.\.\/gangway\//
+}
+const lines = codeBlocks(readFileSync(join(repository, "README.md"), "utf8"))
+  .filter(({ info }) => info === "sh")
+  .flatMap(({ text }) => text.trimEnd().split("\n"))
+
+/** Runs one in a shell, with what's changed for a test, such as where it writes to. */
+const runCommand = (
+  name: keyof typeof commands,
+  change: (line: string) => string,
+  options: { readonly cwd: string; readonly env?: NodeJS.ProcessEnv }
+) => {
+  const line = lines.find((line) => commands[name].test(line))!
+  return run("sh", ["-c", change(line.replace(/^npx --yes bun@\S+/, "bun"))], options)
+}
 
 const tarball = (name: string) => {
   const files = readdirSync(join(built, "packages")).filter((file) => file.startsWith(`gangway-${name}-`))
@@ -61,25 +99,16 @@ beforeAll(async () => {
   mkdirSync(bin)
   symlinkSync(bun, join(bin, "bun"))
   mkdirSync(project)
-  await run(bun, [join(repository, "scripts/build.ts"), "packages", "--outdir", built], { cwd: repository })
-  const names = [...libraries, ...programs]
-  // Its cache is the user's.
-  const npm = (args: ReadonlyArray<string>) => run("npm", args, { env: process.env as typeof isolated })
+  await runCommand("build", (line) => `${line} --outdir ${built}`, { cwd: repository })
   writeFileSync(join(project, "package.json"), JSON.stringify({ private: true, type: "module" }))
-  await npm([
-    "install",
-    "--prefer-offline",
-    "--no-audit",
-    "--no-fund",
-    ...names.map(tarball),
-    // Each by its exact version, as the README says: a range of theirs would bring what doesn't fit.
-    ...["effect", "platform-bun", "platform-node", "platform-node-shared"]
-      .map((name) => name === "effect" ? name : `@effect/${name}`)
-      .concat("@types/node", "@types/bun")
-      .map((name) => `${name}@${devDependencies[name]}`),
-    "typescript@5.9.3",
-    `typescript-7@npm:typescript@${devDependencies["typescript"]}`
-  ])
+  // Types and compilers are what projects have of their own; npm's cache is the user's.
+  const own = ["@types/node", "@types/bun"].map((name) => `${name}@${devDependencies[name]}`)
+  own.push("typescript@5.9.3", `typescript-7@npm:typescript@${devDependencies["typescript"]}`)
+  await runCommand(
+    "installPackages",
+    (line) => `${line.replace("../gangway/dist", built)} ${own.join(" ")} --prefer-offline --no-audit --no-fund`,
+    { cwd: project, env: process.env }
+  )
   for (const file of ["host.ts", "plain.ts", "bridge.ts"]) {
     cpSync(join(import.meta.dirname, "fixtures", file), join(project, file))
   }
@@ -203,16 +232,64 @@ describe("in an empty project", () => {
       assert.deepStrictEqual(same, numbers)
     }, 90_000)
   }
+})
 
-  it("gangway finds the bridge that was installed with it", async () => {
-    const elsewhere = { cwd: mkdtempSync(join(root, "empty-")) }
-    const gangway = join(project, "node_modules/.bin/gangway")
-    const { version } = readJson(repository, "apps/cli/package.json")
-    assert.include(await run(gangway, ["--version"], elsewhere), version)
-    assert.strictEqual(
-      (await run(join(project, "node_modules/.bin/gangway-bridge"), ["--version"], elsewhere)).trim(),
-      version
+describe("the README's commands", () => {
+  it("install gangway and its bridge", async () => {
+    await runCommand(
+      "installGangway",
+      (line) =>
+        `${line.replaceAll("dist/packages", join(built, "packages"))} --prefix ${installed} --no-audit --no-fund`,
+      { cwd: repository, env: process.env }
     )
-    assert.match(await run(gangway, ["demo"], elsewhere), /parts read, 0 lost, 0 doubled/)
+    const elsewhere = { cwd: mkdtempSync(join(root, "empty-")) }
+    const { version } = readJson(repository, "apps/cli/package.json")
+    for (const program of ["gangway", "gangway-bridge"]) {
+      assert.include(await run(join(installed, "bin", program), ["--version"], elsewhere), version)
+    }
+    assert.match(await run("gangway", ["demo"], elsewhere), /parts read, 0 lost, 0 doubled/)
   }, 90_000)
+
+  it("work in a checkout", async () => {
+    const checkout = { cwd: repository }
+    assert.match(await runCommand("demo", (line) => line, checkout), /parts read, 0 lost, 0 doubled/)
+    const one = (line: string) => `${line} packages/protocol/test/Fragment.test.ts`
+    assert.match(await runCommand("tests", one, checkout), /^\d+ passed, 0 failed$/m)
+    await runCommand("install", (line) => `${line} --frozen-lockfile`, checkout)
+    assert.match(await runCommand("agents", (line) => line, checkout), /Claude Code/)
+  }, 120_000)
+
+  describe(
+    "with Claude Code",
+    claude.skipped === undefined ? {} : { skip: true, meta: { skipped: claude.skipped } },
+    () => {
+      test("run a turn", (user) =>
+        Effect.gen(function*() {
+          const { url } = yield* ModelServer.start
+          const env = {
+            ...user.env,
+            PATH: [bin, join(installed, "bin"), dirname(claude.program!), process.env["PATH"]].join(delimiter),
+            ANTHROPIC_API_KEY: "key",
+            ANTHROPIC_BASE_URL: url,
+            CLAUDE_CONFIG_DIR: join(user.root, "claude"),
+            CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1"
+          }
+          for (const name of ["run", "runGangway"] as const) {
+            const said = yield* Effect.promise(() =>
+              runCommand(name, (line) => line.replace(/^bun /, `bun ${repository}/`), { cwd: user.directory, env })
+            )
+            assert.match(said, /✓ finished/)
+          }
+        }))
+    }
+  )
+
+  it("are all run here", () => {
+    const known = Object.values(commands)
+    assert.deepStrictEqual(
+      lines.map((line) => known.filter((command) => command.test(line)).length),
+      lines.map(() => 1)
+    )
+    assert.lengthOf(lines, known.length)
+  })
 })
