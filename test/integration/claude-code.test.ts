@@ -21,11 +21,10 @@ suite({
     }
   }),
   conversations: "projects",
-  written: (command) => `"command":"${command}`,
+  written: (content, command) => content.includes(`"command":"${command}`),
   shell: "Bash",
   hostTool: (name) => `mcp__host__${name}`,
   keyVariable: "ANTHROPIC_API_KEY",
   printed: (line) => line,
-  tellsCost: true,
-  writesWholeSteps: true
+  tellsCost: true
 })

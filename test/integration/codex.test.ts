@@ -18,11 +18,10 @@ suite({
     env: { HOME: root }
   }),
   conversations: "sessions",
-  written: (command) => `{\\"cmd\\":\\"${command}`,
+  written: (content, command) => (content.split(`{\\"cmd\\":\\"${command}`)[1] ?? "").includes("token_usage_record"),
   shell: "shell",
   hostTool: (name) => name,
   keyVariable: "OPENAI_API_KEY",
   printed: (line) => `${line}\n`,
-  tellsCost: false,
-  writesWholeSteps: false
+  tellsCost: false
 })

@@ -53,22 +53,21 @@ const types: Readonly<Record<number, string>> = {
 }
 
 const conversationOf = ({ input }: Body): Conversation => {
-  const turns: Array<{ role: "user" | "assistant"; text: string }> = []
+  const turns: Array<{ role: "user" | "assistant"; text: string; calls?: number }> = []
   let before: string | undefined
   for (const item of typeof input === "string" ? [{ role: "user", content: input } as const] : input) {
     if (item.role === "developer" || item.role === "system") continue
-    // A turn that was cut after its first thoughts is begun again.
-    if ((item as Item).type === "reasoning") continue
-    const { content } = item as Item
+    const { content } = item.role === undefined ? {} : item as Item
     const texts = typeof content === "string" ? [content] : (content ?? []).map(({ text = "" }) => text)
     // What the model said, thought and called is one turn of it; each item stands for itself here.
     const role = item.role ?? (item.type?.endsWith("_output") === true ? "tool" : "assistant")
     if (role === "user") {
       for (const text of texts) turns.push({ role, text })
     } else if (role === "assistant") {
-      const last = turns.at(-1)
-      if (before === "assistant" && last !== undefined) last.text += texts.join("")
-      else turns.push({ role, text: texts.join("") })
+      if (before !== "assistant") turns.push({ role, text: "", calls: 0 })
+      const last = turns.at(-1)!
+      last.text += texts.join("")
+      if (item.type?.endsWith("_call") === true) last.calls = last.calls! + 1
     }
     before = role
   }

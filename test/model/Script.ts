@@ -3,7 +3,8 @@
  *
  * A prompt holds a script between `@@` and `@@`: a JSON array of steps. Step `i` answers the model call that has `i`
  * turns of the assistant after that prompt, so the server keeps no state, and a resumed agent shows by the step it
- * asks for what it kept of the conversation. After the last step the model says `done`.
+ * asks for what it kept of the conversation. After the last step the model says `done`. Of a step that was cut between
+ * its items the model says the rest, as a turn of its own.
  */
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -93,7 +94,12 @@ export type Played =
  * A conversation as an agent sent it: each text of the user, and each turn of the assistant, whose consecutive messages
  * are one. Tool results are left out, so a turn's text may be empty.
  */
-export type Conversation = ReadonlyArray<{ readonly role: "user" | "assistant"; readonly text: string }>
+export type Conversation = ReadonlyArray<{
+  readonly role: "user" | "assistant"
+  readonly text: string
+  /** How many tools a turn of the assistant called, where an API's side tells it: it may be a part of a step then. */
+  readonly calls?: number
+}>
 
 export const defaultUsage: Usage = { input: 100, output: 10, cacheRead: 0, cacheWrite: 0 }
 
@@ -130,8 +136,8 @@ export const makePlayer = () => {
       _tag: "Reply",
       reply: {
         think: step.think,
-        text: texts(step),
-        calls: [step, ...(step.calls ?? [])].flatMap(callsOf),
+        text: found.said.text === "" ? texts(step) : [],
+        calls: allCallsOf(step).slice(found.said.calls),
         stop: step.stop,
         usage: {
           input: step.usage?.input ?? defaultUsage.input,
@@ -149,15 +155,11 @@ export const makePlayer = () => {
 
 const decodeSteps = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Array(Step)))
 
-// The last user text that holds a script, and how many turns the assistant has had since.
+// The last user text that holds a script, how many steps the assistant has finished since, and what it said of the next.
 const findScript = (conversation: Conversation) => {
-  let index = 0
   for (let i = conversation.length - 1; i >= 0; i--) {
     const turn = conversation[i]!
-    if (turn.role === "assistant") {
-      index++
-      continue
-    }
+    if (turn.role === "assistant") continue
     const start = turn.text.indexOf("@@[")
     // A script may hold another one, for a sub-agent: the right end is the first with which it parses.
     for (let end = start; start >= 0;) {
@@ -165,10 +167,28 @@ const findScript = (conversation: Conversation) => {
       if (end < 0) break
       const text = turn.text.slice(start + 2, end + 1)
       const steps = decodeSteps(text)
-      if (Option.isSome(steps)) return { text, steps: steps.value, index }
+      if (Option.isSome(steps)) return { text, steps: steps.value, ...progress(conversation.slice(i), steps.value) }
     }
   }
   return undefined
+}
+
+const nothing = { text: "", calls: 0 }
+
+const progress = (conversation: Conversation, steps: ReadonlyArray<Step>) => {
+  let index = 0
+  let said = nothing
+  for (const { calls, role, text } of conversation) {
+    if (role === "user") continue
+    const step = steps[index]
+    said = { text: said.text + text, calls: said.calls + (calls ?? 0) }
+    const isCut = calls !== undefined && step !== undefined &&
+      (said.calls < allCallsOf(step).length || said.text.length < texts(step).join("").length)
+    if (isCut) continue
+    index++
+    said = nothing
+  }
+  return { index, said }
 }
 
 const texts = (step: Step): ReadonlyArray<string> => {
@@ -182,6 +202,8 @@ const texts = (step: Step): ReadonlyArray<string> => {
     (_, i) => points.slice(i * size, (i + 1) * size).join("")
   )
 }
+
+const allCallsOf = (step: Step): ReadonlyArray<Call> => [step, ...(step.calls ?? [])].flatMap(callsOf)
 
 const callsOf = (from: Pick<Step, "bash" | "write" | "edit" | "read" | "tool">): ReadonlyArray<Call> => [
   ...(from.bash === undefined ? [] : [{ _tag: "bash", command: from.bash } as const]),

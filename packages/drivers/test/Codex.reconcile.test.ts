@@ -123,7 +123,11 @@ const story = (parts: ReadonlyArray<Bridge.KnownPart>): ReadonlyArray<string> =>
       case "file-change":
         return [`changed ${part.path}`]
       case "step-finished":
-        return [`step ${String(part.metadata?.["threadTokens"])} ${part.usage.inputTokens?.total}`]
+        return [
+          part.usage.measured
+            ? `step ${String(part.metadata?.["threadTokens"])} ${part.usage.inputTokens?.total}`
+            : `cut ${String(part.metadata?.["item"])}`
+        ]
       case "compaction":
         return [`compaction ${part.summary}`]
       default:
@@ -217,7 +221,54 @@ describe("what Codex's file and the log hold of a turn", () => {
           const isHeld = text.includes(`"total_tokens":${total}`)
           assert.strictEqual(told.some((one) => one.startsWith(`step ${total}`)), isHeld)
         }
+        // What the model said and was never counted is one more step.
+        const uncounted = held.slice(held.findLastIndex(({ type }) => type === "token_usage_record") + 1)
+        const said = uncounted.map(({ payload }) => JSON.stringify(payload)).find((item) =>
+          /"(?:Reasoning|AgentMessage|function_call)"/.test(item)
+        )
+        const first = said === undefined ? [] : [`cut ${/"(?:id|call_id)":"([rmt]\d)"/.exec(said)![1]}`]
+        assert.deepStrictEqual(told.filter((one) => one.startsWith("cut")), first, `after ${length}`)
       }
+    }))
+
+  it.effect("tells each step that was cut once, however often the turn is carried on", () =>
+    Effect.gen(function*() {
+      const begun = lines.slice(0, 5)
+      const again = [prompt("prompt 2"), said("m8", "Again."), called("t8", "exec_command", { cmd: "echo" })]
+      const held = [...begun, said("m7", "Cut."), ...again]
+      const prompts = ["prompt", "prompt 2", "prompt 3"]
+      const carryOn = Effect.fnUntraced(function*(
+        held: ReadonlyArray<Schema.JsonObject>,
+        log: ReadonlyArray<Bridge.NumberedPart>
+      ) {
+        const outcome = yield* run(held, log, prompts)
+        if ("lost" in outcome) throw new Error(outcome.lost)
+        return outcome
+      })
+      const first = numbered(after([], yield* carryOn(begun.concat(said("m7", "Cut.")), [])))
+      const second = numbered(after(first, yield* carryOn(held, first)))
+      const whole = [
+        "text-end Cut.",
+        "cut m7",
+        "text-end Again.",
+        "call t8 shell",
+        "cut m8",
+        "result t8 unknown"
+      ]
+      assert.deepStrictEqual(story(after(second, { keep: second.length, recovered: [], prompted: true })), whole)
+      // The third attempt's prompt may have come there or not.
+      for (const more of [[], [prompt("prompt 3")]]) {
+        assert.deepStrictEqual(yield* carryOn([...held, output("t8"), ...more], second), {
+          keep: second.length,
+          recovered: [],
+          prompted: true
+        })
+      }
+      // A step that is counted after all is no cut one.
+      assert.deepStrictEqual(
+        story(after([], yield* carryOn([...begun, said("m7", "Cut."), counted(200), ...again, counted(300)], []))),
+        ["text-end Cut.", "step 200 100", "text-end Again.", "call t8 shell", "step 300 100", "result t8 unknown"]
+      )
     }))
 
   it.effect("keeps parts of calls that only their ids are known of", () =>
@@ -227,7 +278,9 @@ describe("what Codex's file and the log hold of a turn", () => {
         { type: "tool-call", id: "t9", name: "spawnAgent", params: {}, providerExecuted: true },
         { type: "tool-call", id: "n1", name: "novelty", params: {}, providerExecuted: true }
       ])
-      assert.deepStrictEqual(yield* reconciled(held, log), { keep: 2, recovered: [], prompted: true })
+      const outcome = yield* reconciled(held, log)
+      assert.strictEqual(outcome.keep, 2)
+      assert.deepStrictEqual(story(outcome.recovered as Array<Bridge.KnownPart>), ["cut t9"])
     }))
 
   it.effect("doesn't fit where the file has nothing of a turn that has finished steps", () =>

@@ -14,6 +14,8 @@ export type Entry =
   | { readonly _tag: "Call"; readonly item: CallItem }
   | { readonly _tag: "Result"; readonly item: CallItem }
   | { readonly _tag: "Step"; readonly before: TokenCounts | undefined; readonly after: TokenCounts }
+  /** A call of the model whose usage was never written: Codex ended before. The id is that of its first item. */
+  | { readonly _tag: "Cut"; readonly id: string }
   | { readonly _tag: "Compaction"; readonly id: string; readonly summary: string | undefined }
   /** That there is such an item or call. Parts of it may be in the log, though none can be made here. */
   | { readonly _tag: "Other"; readonly id: string }
@@ -245,11 +247,18 @@ export const entriesOf = (lines: ReadonlyArray<Schema.JsonObject>, options: {
   }
   let counted: TokenCounts | undefined
   let summary: string | undefined
+  /** The first item of what the model said since it was counted last. */
+  let uncounted: string | undefined
+  const cut = () => {
+    if (uncounted !== undefined) entries.push({ _tag: "Cut", id: uncounted })
+    uncounted = undefined
+  }
   for (const [at, line] of known.entries()) {
     if (line.type === "token_usage_record") {
       const after = toCounts(line.payload.thread_token_usage)
       if (at > start) entries.push({ _tag: "Step", before: counted, after })
       counted = after
+      uncounted = undefined
     }
     if (at <= start) continue
     if (line.type === "compacted") summary = summaryIn(line.payload.message)
@@ -260,6 +269,7 @@ export const entriesOf = (lines: ReadonlyArray<Schema.JsonObject>, options: {
       entries.push({ _tag: "name" in payload ? "Other" : "Answered", id: payload.call_id })
       if (!("name" in payload)) continue
       const { call_id: id, name } = payload
+      uncounted ??= id
       const input = payload.type === "function_call" ? payload.arguments : payload.input
       const namespace = payload.type === "function_call" ? payload.namespace ?? undefined : undefined
       call(id, calls.get(id) ?? openCall({ id, name, namespace, input }, options))
@@ -267,6 +277,8 @@ export const entriesOf = (lines: ReadonlyArray<Schema.JsonObject>, options: {
       const { item } = line.payload
       switch (item.type) {
         case "UserMessage":
+          // Told to carry on, it calls the model anew.
+          if (begins(line)) cut()
           break
         case "AgentMessage":
         case "Reasoning": {
@@ -274,7 +286,9 @@ export const entriesOf = (lines: ReadonlyArray<Schema.JsonObject>, options: {
           const text = item.type === "Reasoning"
             ? thoughts({ type: "reasoning", id: item.id, summary: item.summary_text, content: item.raw_content })
             : item.content.map(({ text }) => text).join("")
-          if (text !== "") entries.push({ _tag: "Block", kind, id: item.id, text })
+          if (text === "") break
+          uncounted ??= item.id
+          entries.push({ _tag: "Block", kind, id: item.id, text })
           break
         }
         case "ContextCompaction":
@@ -288,5 +302,6 @@ export const entriesOf = (lines: ReadonlyArray<Schema.JsonObject>, options: {
       }
     }
   }
+  cut()
   return entries
 }

@@ -206,3 +206,11 @@ export const stepFinished = (
   metadata: { threadTokens: after.totalTokens },
   ...by(parent)
 })
+
+/** A call of the model that was cut before Codex wrote what it used; it's known by its first item. */
+export const stepCut = (item: string): typeof Bridge.StepFinished.Type => ({
+  type: "step-finished",
+  usage: { measured: false },
+  finishReason: "aborted",
+  metadata: { item }
+})

@@ -2,8 +2,8 @@
  * Compares what Codex's file holds of a turn with what the log holds of it.
  *
  * Both name the same things: a message or a reasoning by its item's id, a tool call and its result by the call's id, a
- * model call by what its thread had used when it was done. The log counts as far as the file holds all of it. What the
- * file holds beyond is recovered.
+ * model call by what its thread had used when it was done, or by its first item where it was cut. The log counts as far
+ * as the file holds all of it. What the file holds beyond is recovered.
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
 import type { PreviousAttempts, Reconciled } from "@gangway/server/Driver"
@@ -17,8 +17,8 @@ import * as Comparison from "./comparison.ts"
 const thingOf = (part: Bridge.KnownPart): Comparison.Thing | undefined => {
   switch (part.type) {
     case "step-finished": {
-      const tokens = part.metadata?.["threadTokens"]
-      return Predicate.isNumber(tokens) ? [`step ${tokens}`, true] : undefined
+      const id = part.metadata?.["threadTokens"] ?? part.metadata?.["item"]
+      return Predicate.isNumber(id) || Predicate.isString(id) ? [`step ${id}`, true] : undefined
     }
     case "compaction": {
       const item = part.metadata?.["item"]
@@ -61,6 +61,8 @@ const thingsOf = (entry: Entry): ReadonlyArray<string> => {
       return [`result ${entry.item.id}`, `change ${entry.item.id}`]
     case "Step":
       return [`step ${entry.after.totalTokens}`]
+    case "Cut":
+      return [`step ${entry.id}`]
     case "Compaction":
       return [`compaction ${entry.id}`]
     case "Other":
@@ -93,6 +95,10 @@ const recover = (entries: ReadonlyArray<Entry>, kept: (key: string) => boolean):
         if (!kept(`step ${entry.after.totalTokens}`)) {
           recovered.push(Items.stepFinished(entry.before, entry.after, calling ? "tool-calls" : "stop"))
         }
+        calling = false
+        break
+      case "Cut":
+        if (!kept(`step ${entry.id}`)) recovered.push(Items.stepCut(entry.id))
         calling = false
         break
       case "Compaction":
