@@ -37,7 +37,8 @@ const expectations = {
   previousToken: "32 to 4096 visible ASCII characters",
   allowedOrigins: "an array of web origins, such as \"https://app.example\"",
   sync: "true or false",
-  maxTurnBytes: "a whole number of bytes, at least 1048576"
+  maxTurnBytes: "a whole number of bytes, at least 1048576",
+  keepAwake: "an http or https URL, headers, and how often, such as \"30 seconds\""
 }
 
 const matching = (expected: string, pattern: RegExp) => Schema.String.check(Schema.isPattern(pattern, { expected }))
@@ -69,6 +70,30 @@ const hostname = Schema.String.check(
 )
 
 const origin = matching("a web origin", /^(null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/)
+
+const webAddress = matching(expectations.keepAwake, /^https?:\/\/[^\s]+$/).check(
+  Schema.makeFilter((value) => URL.canParse(value) || expectations.keepAwake, { expected: expectations.keepAwake })
+)
+
+/**
+ * A request that counts as use of the sandbox, where one that nobody uses is stopped: the bridge makes it while a turn
+ * runs, and takes no notice of what's answered. The headers may be secrets, such as a proxy's token.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const KeepAwake = Schema.Struct({
+  url: webAddress,
+  headers: Schema.Record(
+    matching(expectations.keepAwake, /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/),
+    Schema.RedactedFromValue(matching(expectations.keepAwake, /^[\x20-\x7e]*$/))
+  ),
+  /** How often it's made. */
+  every: someTime
+})
+
+/** @category models @since 0.1.0 */
+export type KeepAwake = typeof KeepAwake.Type
 
 /**
  * The agent's options: `agent` names the driver, `agentUser` the user of the sandbox that the agent runs as, by name or
@@ -119,7 +144,9 @@ export const LaunchOptions = Schema.Struct({
   /** Whether each batch of parts is synced to the disk before it is visible; absent, it isn't. */
   sync: Schema.optionalKey(Schema.Boolean),
   /** The largest turn file in bytes; absent, 1 GiB. */
-  maxTurnBytes: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThanOrEqualTo(1024 * 1024)))
+  maxTurnBytes: Schema.optionalKey(Schema.Int.check(Schema.isGreaterThanOrEqualTo(1024 * 1024))),
+  /** How the sandbox is kept from being stopped while a turn runs; absent, it isn't. */
+  keepAwake: Schema.optionalKey(KeepAwake)
 })
 
 /** @category models @since 0.1.0 */

@@ -25,7 +25,15 @@ const wrong: { readonly [K in keyof Required<Bridge.LaunchOptions>]: ReadonlyArr
   previousToken: [secret, 8_675_309],
   allowedOrigins: [secret, [secret], [`https://${secret}.example/`], ["*"], [8_675_309], 8_675_309],
   sync: [secret, 8_675_309, "true"],
-  maxTurnBytes: [secret, 867_530, -8_675_309, 86_753_090.5]
+  maxTurnBytes: [secret, 867_530, -8_675_309, 86_753_090.5],
+  keepAwake: [
+    secret,
+    { url: secret, headers: {}, every: "30 seconds" },
+    { url: `ftp://${secret}/`, headers: {}, every: "30 seconds" },
+    { url: "https://a.example/", headers: secret, every: "30 seconds" },
+    { url: "https://a.example/", headers: {}, every: "0 seconds" },
+    8_675_309
+  ]
 }
 const fields = Object.keys(wrong) as ReadonlyArray<keyof typeof wrong>
 

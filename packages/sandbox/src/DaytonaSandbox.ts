@@ -75,8 +75,8 @@ export interface CreateOptions extends ClientOptions {
   /** Whether its ports are reached without Daytona's token; false. A bridge asks for a token of its own in any case. */
   readonly public?: boolean | undefined
   /**
-   * After how long without use it's stopped, in whole minutes, rounded up; 15 minutes. Zero is never. A turn is no use:
-   * see `Sandbox.keepAwake`.
+   * After how long without use it's stopped, in whole minutes, rounded up; 15 minutes. Zero is never. Its bridge keeps it
+   * awake while a turn runs; for other work see `Sandbox.keepAwake`.
    */
   readonly autoStop?: Duration.Input | undefined
   /** Whether it's left alone when the scope closes, and so goes on and costs; false. */
@@ -296,6 +296,17 @@ const ready = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>
     while: ({ reason }) => reason._tag === "Transient"
   })
 
+// Nobody listens there, most likely: a request of it is nothing to anyone but the proxy.
+const usePort = 9009
+
+const preview = (sdk: SdkSandbox, port: number) =>
+  Effect.tryPromise({ try: () => sdk.getPreviewLink(port), catch: Errors.toError("endpoint") }).pipe(
+    Effect.map(({ token, url }): Sandbox.Endpoint => ({
+      url: new URL(url),
+      headers: { "X-Daytona-Preview-Token": Redacted.make(token) }
+    }))
+  )
+
 const fromSdk = (sdk: SdkSandbox): Sandbox.Sandbox["Service"] =>
   Sandbox.Sandbox.of({
     id: sdk.id,
@@ -343,18 +354,17 @@ const fromSdk = (sdk: SdkSandbox): Sandbox.Sandbox["Service"] =>
     // Daytona tells where a port of a stopped sandbox would be, too.
     endpoint: (port) =>
       Effect.all([
-        Effect.tryPromise({ try: () => sdk.getPreviewLink(port), catch: Errors.toError("endpoint") }),
+        preview(sdk, port),
         running("endpoint", sdk)
-      ], { concurrency: "unbounded" }).pipe(
-        Effect.map(([{ token, url }]) => ({
-          url: new URL(url),
-          headers: { "X-Daytona-Preview-Token": Redacted.make(token) }
-        }))
-      ),
+      ], { concurrency: "unbounded" }).pipe(Effect.map(([endpoint]) => endpoint)),
 
     wake: wake("wake", sdk).pipe(
       Effect.tap((woke) => woke === "restarted" ? Effect.asVoid(ready("wake", sdk)) : Effect.void)
     ),
 
-    keepAlive: Effect.tryPromise({ try: () => sdk.refreshActivity(), catch: Errors.toError("keepAlive") })
+    keepAlive: Effect.tryPromise({ try: () => sdk.refreshActivity(), catch: Errors.toError("keepAlive") }),
+
+    // The proxy counts a request that has its token, whether or not a port answers. The token is the sandbox's until it
+    // stops, and opens no more than its ports.
+    use: { endpoint: preview(sdk, usePort), every: "30 seconds" }
   })

@@ -95,6 +95,19 @@ export interface Endpoint {
 }
 
 /**
+ * How a program in the sandbox keeps it from being stopped.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Use {
+  /** What is requested, with `HEAD`; it holds until the sandbox stops. */
+  readonly endpoint: Effect.Effect<Endpoint, SandboxError>
+  /** How often. */
+  readonly every: Duration.Input
+}
+
+/**
  * A live sandbox.
  *
  * @category services
@@ -123,9 +136,14 @@ export class Sandbox extends Context.Service<Sandbox, {
   readonly wake: Effect.Effect<"already-running" | "restarted", SandboxError>
   /**
    * Counts as use, where a sandbox that nobody uses is stopped; absent where none is. An open connection to a port is
-   * use already, so this is for a host that leaves a turn running without one: see `keepAwake`.
+   * use already, so this is for a host without one: see `keepAwake`.
    */
   readonly keepAlive?: Effect.Effect<void, SandboxError> | undefined
+  /**
+   * A request that counts as use when it's made from within the sandbox, without a host: its bridge makes it while a
+   * turn runs. Absent where nothing is stopped for want of use, or nothing within may prevent it.
+   */
+  readonly use?: Use | undefined
 }>()("@gangway/sandbox/Sandbox") {}
 
 const problem = { problem: Schema.String, cause: Schema.optional(Schema.Defect()) }
@@ -229,8 +247,8 @@ export class SandboxError extends Schema.TaggedError<SandboxError>()("SandboxErr
 }
 
 /**
- * Keeps the sandbox from being stopped for want of use, until the scope closes: for a host that has a turn running in it
- * and no connection to its bridge. A call of `keepAlive` that fails is made again with the next one, 30 s later.
+ * Keeps the sandbox from being stopped for want of use, until the scope closes: for a host that has other work in it than
+ * turns, and no connection to a port. A bridge whose sandbox has a `use` does so itself while a turn runs. A call of `keepAlive` that fails is made again with the next one, 30 s later.
  *
  * @category constructors
  * @since 0.1.0

@@ -3,7 +3,7 @@ import { afterAll, assert, describe, it } from "@effect/vitest"
 import { Launcher, TokenStore, Turn } from "@gangway/client"
 import { Scripted } from "@gangway/drivers"
 import { Bridge } from "@gangway/protocol"
-import { DaytonaSandbox } from "@gangway/sandbox"
+import { DaytonaSandbox, Sandbox } from "@gangway/sandbox"
 import { Effect, Fiber, Layer, Option, Redacted, Schedule, Schema, Stream } from "effect"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { DaytonaServer } from "../../../test/daytona/DaytonaServer.ts"
@@ -29,13 +29,17 @@ const prompt = Scripted.toPrompt({
   ]
 })
 
-// A host's client, attached to a sandbox that exists.
-const connect = Effect.fnUntraced(function*(sandbox: string) {
+// A host's client, attached to a sandbox that exists. The bridge counts as use as often as `every` says, or not at all.
+const connect = Effect.fnUntraced(function*(sandbox: string, every?: "100 millis" | "never") {
   const { home } = server.get(sandbox).toolbox
+  const attached = Effect.map(DaytonaSandbox.attach({ ...account, sandbox }), ({ use, ...rest }) => {
+    assert.isDefined(use)
+    return every === "never" ? rest : { ...rest, use: { ...use, every: every ?? use.every } }
+  })
   const services = yield* Layer.build(
     Launcher.layer({ command: [process.execPath, program] }).pipe(
       Layer.provide([
-        DaytonaSandbox.layerAttach({ ...account, sandbox }),
+        Layer.effect(Sandbox.Sandbox, attached),
         TokenStore.layerToken(Redacted.make(token))
       ]),
       Layer.provide(BunServices.layer)
@@ -194,10 +198,21 @@ describe("a host with a bridge in a Daytona sandbox", needed, () => {
   it.live("ends with one bridge where hosts launch at once", () =>
     Effect.gen(function*() {
       const sandbox = yield* DaytonaSandbox.make(account)
+      const directory = `${server.get(sandbox.id).toolbox.home}/work`
+      yield* sandbox.run({ command: ["mkdir", directory], timeout: "10 seconds" })
       const clients = yield* Effect.forEach([1, 2, 3], () => connect(sandbox.id), { concurrency: "unbounded" })
-      const launches = yield* Effect.forEach(clients, (client) => Effect.map(client.hello, ({ launch }) => launch))
-      assert.strictEqual(new Set(launches).size, 1)
-      yield* eventually(Effect.sync(() => bridges(sandbox.id).length === 1))
+      // One that's replaced still answers, and starts nothing more.
+      yield* eventually(Effect.gen(function*() {
+        const launches = yield* Effect.forEach(clients, (client, i) =>
+          client.startSession({ session: Bridge.SessionId.make(`s${i}`), directory }).pipe(
+            Effect.andThen(Effect.map(client.hello, ({ launch }) =>
+              launch))
+          ))
+        return new Set(launches).size === 1
+      }))
+      yield* eventually(Effect.sync(() =>
+        bridges(sandbox.id).length === 1
+      ))
     }).pipe(Effect.scoped), 60_000)
 
   it.live(
@@ -241,7 +256,7 @@ describe("a host with a bridge in a Daytona sandbox", needed, () => {
   )
 
   it.live(
-    "lets a turn end without a connection where the sandbox is kept alive, and not where it isn't",
+    "is kept awake by its bridge while a turn runs without a host, and is stopped after it",
     () =>
       Effect.gen(function*() {
         const { minute } = server
@@ -250,25 +265,25 @@ describe("a host with a bridge in a Daytona sandbox", needed, () => {
             server.minute = minute
           })
         )
-        const results = yield* Effect.forEach([true, false], (isKept) =>
+        const results = yield* Effect.forEach(["100 millis", "never"] as const, (every) =>
           Effect.gen(function*() {
+            server.minute = minute
             const sandbox = yield* DaytonaSandbox.make({ ...account, autoStop: "1 minute" })
             const loopback = server.get(sandbox.id)
             const directory = `${loopback.toolbox.home}/work`
             yield* sandbox.run({ command: ["mkdir", directory], timeout: "10 seconds" })
             yield* Effect.scoped(Effect.gen(function*() {
-              const client = yield* connect(sandbox.id)
+              const client = yield* connect(sandbox.id, every)
               const started = yield* client.startSession({ session, directory, permissions: "all" })
               const handle = yield* started.startTurn({ turn, prompt })
               yield* Stream.runDrain(Stream.take(handle.parts(), 3))
             }))
+            // Much shorter than the turn.
             server.minute = 500
-            const isOver = Effect.sync(() => isKept ? existsSync(`${directory}/done`) : loopback.state === "stopped")
-            yield* eventually(isOver).pipe(
-              Effect.raceFirst(isKept ? Effect.forever(Effect.delay(sandbox.keepAlive!, "100 millis")) : Effect.never)
-            )
+            yield* eventually(Effect.sync(() => loopback.state === "stopped"))
             server.minute = minute
-            const client = yield* connect(sandbox.id)
+            assert.strictEqual(existsSync(`${directory}/done`), every !== "never")
+            const client = yield* connect(sandbox.id, every)
             return yield* client.session(session).turn(turn).end
           }).pipe(Effect.scoped))
         assert.deepStrictEqual(results.map(({ type }) => type), ["finished", "aborted"])

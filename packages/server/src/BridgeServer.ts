@@ -43,6 +43,7 @@ import * as RpcServer from "effect/unstable/rpc/RpcServer"
 import type { Driver } from "./Driver.ts"
 import * as BridgeCore from "./internal/bridgeCore.ts"
 import { randomName } from "./internal/digest.ts"
+import { keepAwake } from "./internal/keepAwake.ts"
 import * as Token from "./internal/token.ts"
 import * as Transport from "./internal/transport.ts"
 import { WireRpcs } from "./internal/wireRpcs.ts"
@@ -104,6 +105,8 @@ export interface Options extends HandlerOptions {
   readonly idleTimeout?: Duration.Input | undefined
   /** By default none. */
   readonly allowedOrigins?: ReadonlyArray<string> | undefined
+  /** By default nothing. */
+  readonly keepAwake?: Bridge.KeepAwake | undefined
 }
 
 /**
@@ -147,6 +150,9 @@ export const layerHandlers = (
     })
     return Bridge.Rpcs.of({
       ...handlers,
+      StartSession: unlessTooDeep(handlers.StartSession),
+      StartTurn: unlessTooDeep(handlers.StartTurn),
+      SubmitToolResult: unlessTooDeep(handlers.SubmitToolResult),
       ReadTurn: (payload) => Stream.map(handlers.ReadTurn(payload), toTurnEvent)
     })
   }))
@@ -175,6 +181,8 @@ export const serve = Effect.fnUntraced(function*(
 const defaultIdleTimeout = Duration.minutes(10)
 const defaultMaxTurnBytes = 1024 ** 3
 
+const makeActivity = Ref.make<Activity>({ turns: 0, lastActiveAt: 0 })
+
 const makeCore = Effect.fnUntraced(function*(
   driver: Driver,
   options: HandlerOptions,
@@ -189,12 +197,17 @@ const makeCore = Effect.fnUntraced(function*(
       : options.stateDirectory,
     holder: { launch: bridge.launch, port: bridge.port, ...(yield* table.self) },
     standing: bridge.standing,
-    activity: options.activity ?? (yield* Ref.make<Activity>({ turns: 0, lastActiveAt: 0 })),
+    activity: options.activity ?? (yield* makeActivity),
     secrets: bridge.secrets,
     sync: options.sync ?? false,
     maxTurnBytes: options.maxTurnBytes ?? defaultMaxTurnBytes
   })
 })
+
+// The transport's doing where there is one. No other procedure takes JSON of any form.
+const unlessTooDeep =
+  <P, A, E>(handler: (payload: P) => Effect.Effect<A, E>) => (payload: P): Effect.Effect<A, E | Bridge.TooDeep> =>
+    Bridge.isTooDeep(payload) ? Effect.fail(new Bridge.TooDeep({ limit: Bridge.maxJsonDepth })) : handler(payload)
 
 const toTurnEvent = (event: ReadEvent): Bridge.TurnEvent =>
   JSON.parse(event._tag === "End" ? event.line : `{"attempt":${event.attempt},"parts":[${event.lines}]}`)
@@ -210,7 +223,8 @@ const serveScoped = Effect.fnUntraced(function*(driver: Driver, options: Options
   // Known once the listening file is written, which says that hosts may come.
   const owned = Deferred.makeUnsafe<Ownership.Ownership>()
   let ownership: Ownership.Ownership | undefined
-  const core = yield* makeCore(driver, options, {
+  const activity = options.activity ?? (yield* makeActivity)
+  const core = yield* makeCore(driver, { ...options, activity }, {
     launch,
     port: portOf(server),
     secrets,
@@ -241,6 +255,7 @@ const serveScoped = Effect.fnUntraced(function*(driver: Driver, options: Options
   })
   yield* Deferred.succeed(owned, ownership)
   yield* Effect.forkScoped(Effect.andThen(ownership.replaced, core.yieldToNewer))
+  if (options.keepAwake !== undefined) yield* Effect.forkScoped(keepAwake(activity, options.keepAwake))
   yield* awaitExit(core, ownership, Duration.fromInputUnsafe(options.idleTimeout ?? defaultIdleTimeout))
 })
 

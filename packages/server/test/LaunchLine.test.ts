@@ -36,12 +36,22 @@ describe("LaunchLine", () => {
         sync: true,
         maxTurnBytes: 1024 * 1024
       }
-      const { idleTimeout, previousToken, ...rest } = yield* read(
-        `${JSON.stringify({ ...all, previousToken: "p".repeat(32), idleTimeout: "10 minutes" })}\n`
+      const { idleTimeout, keepAwake, previousToken, ...rest } = yield* read(
+        `${
+          JSON.stringify({
+            ...all,
+            previousToken: "p".repeat(32),
+            idleTimeout: "10 minutes",
+            keepAwake: { url: "https://a.example/x", headers: { "X-Token": "h" }, every: "30 seconds" }
+          })
+        }\n`
       )
       assert.deepStrictEqual(rest, all as never)
       assert.strictEqual(Redacted.value(previousToken!), "p".repeat(32))
       assert.strictEqual(Duration.toMillis(idleTimeout!), 600_000)
+      assert.strictEqual(keepAwake!.url, "https://a.example/x")
+      assert.strictEqual(Redacted.value(keepAwake!.headers["X-Token"]!), "h")
+      assert.strictEqual(Duration.toMillis(keepAwake!.every), 30_000)
     }))
 
   it.effect("ignores fields of a newer host and a carriage return, and the last of equal fields counts", () =>
@@ -141,7 +151,11 @@ describe("LaunchLine", () => {
     [line({ idleTimeout: "0 seconds" }), "idleTimeout: expected a number more than 0 and a unit"],
     [line({ allowedOrigins: ["https://a.example", 8_675_309] }), "allowedOrigins.1: expected an array of web origins"],
     [line({ sync: secret }), "sync: expected true or false"],
-    [line({ maxTurnBytes: 867_530 }), "maxTurnBytes: expected a whole number of bytes, at least 1048576"]
+    [line({ maxTurnBytes: 867_530 }), "maxTurnBytes: expected a whole number of bytes, at least 1048576"],
+    [
+      line({ keepAwake: { url: "https://a.example", headers: { "X-Token": `${secret}\n` }, every: "30 seconds" } }),
+      "keepAwake.headers.X-Token: expected an http or https URL, headers, and how often"
+    ]
   ]
   it.effect("says in one line what's wrong and what was expected, without a value", () =>
     Effect.gen(function*() {

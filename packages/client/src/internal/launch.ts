@@ -2,7 +2,7 @@
  * How a bridge is found by its listening file, and launched where there's none that lives.
  */
 import * as Bridge from "@gangway/protocol/Bridge"
-import type { Sandbox, SandboxError, Started } from "@gangway/sandbox/Sandbox"
+import type { Endpoint, Sandbox, SandboxError, Started } from "@gangway/sandbox/Sandbox"
 import type { Crypto } from "effect/Crypto"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -163,7 +163,10 @@ export const connector = (
   const start = Effect.gen(function*() {
     yield* onStatus({ _tag: "Launching" })
     const launch = Encoding.encodeBase64Url(yield* Effect.orDie(crypto.randomBytes(12)))
-    const stdinLine = yield* launchLine(options, sandbox, launch, yield* token)
+    const use = sandbox.use === undefined
+      ? undefined
+      : { ...(yield* awake(sandbox.use.endpoint)), every: sandbox.use.every }
+    const stdinLine = yield* launchLine(options, sandbox, launch, yield* token, use)
     logStart = (yield* logBytes).length
     return { launch, started: yield* awake(sandbox.start({ ...program, stdinLine, log })) }
   })
@@ -303,7 +306,8 @@ const launchLine = Effect.fnUntraced(function*(
   options: LaunchOptions,
   sandbox: Sandbox["Service"],
   launch: string,
-  token: Redacted.Redacted<string>
+  token: Redacted.Redacted<string>,
+  use: (Endpoint & { readonly every: Duration.Input }) | undefined
 ) {
   const { agentOptions, allowedOrigins, bridge, idleTimeout, maxTurnBytes, port, stateDirectory, sync } = options
   const line = {
@@ -317,7 +321,13 @@ const launchLine = Effect.fnUntraced(function*(
     ...(idleTimeout === undefined ? {} : { idleTimeout: toTime(idleTimeout) }),
     ...(allowedOrigins === undefined ? {} : { allowedOrigins }),
     ...(maxTurnBytes === undefined ? {} : { maxTurnBytes }),
-    ...(sync === undefined ? {} : { sync })
+    ...(sync === undefined ? {} : { sync }),
+    ...(use === undefined
+      ? {}
+      : { keepAwake: { url: use.url.href, headers: revealed(use.headers), every: toTime(use.every) } })
+  }
+  if (Bridge.isTooDeep(line)) {
+    return yield* new Connection.Lost({ reason: { _tag: "InvalidOptions", problem: Bridge.expectedDepth } })
   }
   yield* Effect.mapError(decodeLaunchOptions(line), ({ issue }) => {
     const { expected, field } = Bridge.launchProblem(issue)
