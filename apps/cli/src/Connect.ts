@@ -24,6 +24,8 @@ export const connect = Effect.fnUntraced(function*(options: {
   readonly bridge: Bridge.BridgeId
   readonly agent: AgentOptions.Agent
   readonly bridgeCommand: Option.Option<string>
+  /** The user that the agent of a bridge runs as that isn't known yet; absent, the bridge's own. */
+  readonly agentUser?: string | undefined
   /** Where a bridge that isn't known yet runs; absent, on this machine. */
   readonly sandbox?: SandboxRecord | undefined
   /** Whether what's said of the connection is JSON. */
@@ -37,6 +39,14 @@ export const connect = Effect.fnUntraced(function*(options: {
       problem: `bridge ${bridge} is for ${known.value.agent}: name another one with --bridge`
     })
   }
+  const agentUser = Option.isSome(known) ? known.value.agentUser : options.agentUser
+  if (options.agentUser !== undefined && options.agentUser !== agentUser) {
+    return yield* new UsageError({
+      problem: `the agent of bridge ${bridge} runs as ${
+        agentUser === undefined ? "the bridge's own user" : `user ${agentUser}`
+      }: name another one with --bridge`
+    })
+  }
   const record = Option.isSome(known) ? known.value.sandbox : options.sandbox
   const place = record === undefined
     ? yield* onThisMachine(bridge, options.bridgeCommand)
@@ -44,14 +54,24 @@ export const connect = Effect.fnUntraced(function*(options: {
   const { agentHome, command, cwd, directoryOf, sandbox, stateDirectory } = place
   const { agentOptions, env } = yield* AgentOptions.fromEnvironment(agent, agentHome, record === undefined)
   if (Option.isNone(known)) {
-    yield* registry.keepBridge(bridge, { agent, ...(record === undefined ? {} : { sandbox: record }) })
+    yield* registry.keepBridge(bridge, {
+      agent,
+      ...(agentUser === undefined ? {} : { agentUser }),
+      ...(record === undefined ? {} : { sandbox: record })
+    })
   }
   const launcher = yield* Launcher.make({ command, cwd }).pipe(
     Effect.provideService(Sandbox, sandbox),
     Effect.provide(TokenStore.layerFile(registry.tokens))
   )
   const { connecting, onStatus } = yield* ConnectionNotes.make({ json })
-  const client = yield* connecting(launcher.connect({ bridge, stateDirectory, agentOptions, host, onStatus }))
+  const client = yield* connecting(launcher.connect({
+    bridge,
+    stateDirectory,
+    agentOptions: agentUser === undefined ? agentOptions : { ...agentOptions, agentUser },
+    host,
+    onStatus
+  }))
   return { client, env, directoryOf }
 })
 

@@ -37,16 +37,21 @@ export const target = Argument.String("session-or-turn").pipe(
   Argument.optional
 )
 
-/** The flags that name what a command is about exactly. */
-export const named = {
+/** The flags that name a session exactly. */
+export const namedSession = {
   session: Flag.optional(session),
+  bridge: bridge.pipe(Flag.withDescription("The bridge's id; by default any"))
+}
+
+/** The flags that name a turn exactly. */
+export const named = {
+  ...namedSession,
   turn: Flag.String("turn").pipe(
     Flag.withSchema(Bridge.TurnId),
     Flag.withDescription("The turn's id; by default the session's latest"),
     Flag.withMetavar("id"),
     Flag.optional
-  ),
-  bridge: bridge.pipe(Flag.withDescription("The bridge's id; by default any"))
+  )
 }
 
 export const turn = Flag.String("turn").pipe(

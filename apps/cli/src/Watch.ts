@@ -60,8 +60,18 @@ export const printAborted = Effect.fnUntraced(function*(
 ) {
   const screen = yield* Screen
   yield* screen.note(renderEnd(Parts.initial, end, screen.noteLook))
+  yield* printProcesses({ ended: [], left })
+})
+
+/** Prints which processes of an agent were ended, and which could not be. */
+export const printProcesses = Effect.fnUntraced(function*({ ended, left }: {
+  readonly ended: ReadonlyArray<Bridge.ProcessInfo>
+  readonly left: ReadonlyArray<Bridge.ProcessInfo>
+}) {
+  const { note, noteLook } = yield* Screen
+  for (const { command, pid } of ended) yield* note(noteLook.style.dim(`  ended: ${pid} ${oneLine(command)}\n`))
   for (const { command, pid } of left) {
-    yield* screen.note(screen.noteLook.style.yellow(`  could not be ended: ${pid} ${oneLine(command)}\n`))
+    yield* note(noteLook.style.yellow(`  could not be ended: ${pid} ${oneLine(command)}\n`))
   }
 })
 

@@ -8,14 +8,19 @@ import { agents } from "./agents.ts"
 import { answer } from "./answer.ts"
 import { approve } from "./approve.ts"
 import { attach } from "./attach.ts"
+import { compact } from "./compact.ts"
 import { demo } from "./demo.ts"
+import { destroy } from "./destroy.ts"
 import { diff } from "./diff.ts"
+import { doctor } from "./doctor.ts"
 import { logs } from "./logs.ts"
+import { prune } from "./prune.ts"
 import { ps } from "./ps.ts"
 import { pull } from "./pull.ts"
 import { run } from "./run.ts"
 import { sandboxes } from "./sandboxes.ts"
 import { send } from "./send.ts"
+import { stop } from "./stop.ts"
 
 export const gangway = Command.make("gangway").pipe(
   Command.withDescription("Runs coding agents behind bridges that outlive connections, hosts and themselves"),
@@ -29,6 +34,11 @@ export const gangway = Command.make("gangway").pipe(
     Command.provide(answer, Registry.layer),
     Command.provide(send, Registry.layer),
     Command.provide(abort, Registry.layer),
+    Command.provide(compact, Registry.layer),
+    Command.provide(stop, Registry.layer),
+    Command.provide(destroy, Registry.layer),
+    Command.provide(prune, Registry.layer),
+    Command.provide(doctor, Registry.layer),
     Command.provide(agents, Registry.layer),
     Command.provide(diff, Registry.layer),
     Command.provide(pull, Registry.layer),

@@ -36,7 +36,7 @@ export const ps = Command.make(
     const bridges = Effect.flatMap(Target.bridges(bridge), survey)
     const lines = (bridges: ReadonlyArray<SurveyedBridge>) =>
       json
-        ? bridges.map((bridge) => JSON.stringify(bridge))
+        ? bridges.map((bridge) => JSON.stringify(toJson(bridge)))
         : overview(bridges, all ? Number.POSITIVE_INFINITY : maxSessions, look)
     if (watch) return yield* live(Effect.map(bridges, lines), "2 seconds")
     const found = yield* interruptible(bridges)
@@ -54,3 +54,13 @@ export const ps = Command.make(
     }
   ])
 )
+
+const toJson = ({ bridge, condition, driver, pid, problem, record, sessions }: SurveyedBridge) => ({
+  bridge,
+  condition,
+  problem,
+  ...record,
+  driver,
+  pid,
+  sessions
+})
