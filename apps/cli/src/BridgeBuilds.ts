@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Path from "effect/Path"
+import * as BridgeProgram from "./BridgeProgram.ts"
 
 /**
  * Finds the build for a target, `gangway-bridge-<target>`, or `gangway-bridge` for a system like this one: where
@@ -19,9 +20,9 @@ export const find = Effect.fnUntraced(function*(target: Executable.Target) {
   const directory = Option.getOrElse(
     Option.filter(given, (value) => value !== ""),
     () =>
-      Bun.isStandaloneExecutable
-        ? path.dirname(process.execPath)
-        : path.join(import.meta.dirname, "..", "..", "..", "dist", "bridge")
+      BridgeProgram.isSource
+        ? path.join(import.meta.dirname, "..", "..", "..", "dist", "bridge")
+        : path.dirname(Bun.isStandaloneExecutable ? process.execPath : Bun.main)
   )
   const isOwn = target.machine === process.arch && process.platform === "linux" &&
     (target.libc === "musl") === (yield* Effect.orElseSucceed(fs.exists("/etc/alpine-release"), () => false))

@@ -14,6 +14,9 @@ export type BridgeCommand = readonly [string, ...Array<string>]
 
 const decodeCommand = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.NonEmptyArray(Schema.String)))
 
+/** Whether this runs from a checkout: a built one has other neighbours. */
+export const isSource = import.meta.path.endsWith(".ts")
+
 /**
  * Finds it: what `given` or GANGWAY_BRIDGE names, a path or a JSON array of a program and its arguments; beside these
  * sources, from where they run; `gangway-bridge` beside this program; the package that was installed with it; and then
@@ -29,7 +32,7 @@ export const find = Effect.fnUntraced(function*(given: Option.Option<string>) {
   if (Option.isSome(named)) return absolute(path, yield* parse(named.value))
 
   const sources = path.join(import.meta.dirname, "..", "..", "bridge", "src", "main.ts")
-  if (yield* exists(sources)) return [process.execPath, sources] satisfies BridgeCommand
+  if (isSource && (yield* exists(sources))) return [process.execPath, sources] satisfies BridgeCommand
 
   const beside = path.join(path.dirname(Bun.isStandaloneExecutable ? process.execPath : Bun.main), "gangway-bridge")
   if (yield* exists(beside)) return [beside] satisfies BridgeCommand
