@@ -89,6 +89,9 @@ export const make = Effect.fnUntraced(function*(turn: Turn.Turn) {
   })
 
   return {
+    /** Decides on a request. */
+    decide: ({ approvalId }: typeof Bridge.ToolApprovalRequest.Type, approval: Turn.Approval) =>
+      approve(approvalId, approval),
     /** Says no. */
     deny: (asked: Asked): Effect.Effect<void, AnswerFailed> =>
       asked.type === "question"

@@ -68,12 +68,15 @@ export const connect = Effect.fnUntraced(function*(options: {
   const client = yield* connecting(launcher.connect({
     bridge,
     stateDirectory,
-    agentOptions: agentUser === undefined ? agentOptions : { ...agentOptions, agentUser },
+    agentOptions: agentUser === undefined ? agentOptions : { ...agentOptions, agentUser: toUser(agentUser) },
     host,
     onStatus
   }))
   return { client, env, directoryOf }
 })
+
+// A uid is a number.
+const toUser = (given: string) => /^\d{1,9}$/.test(given) ? Number(given) : given
 
 const onThisMachine = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, bridgeCommand: Option.Option<string>) {
   const registry = yield* Registry

@@ -52,6 +52,7 @@ const usageTags: ReadonlySet<string> = new Set([
   "TurnNotFound",
   "TurnRunning",
   "TurnSuperseded",
+  "TooDeep",
   "TooLarge",
   "Unsupported"
 ])

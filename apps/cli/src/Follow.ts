@@ -11,6 +11,8 @@ import * as Queue from "effect/Queue"
 import * as Stream from "effect/Stream"
 import * as Answer from "./Answer.ts"
 import type { Approvals } from "./Flags.ts"
+import * as Policy from "./Policy.ts"
+import * as Progress from "./Progress.ts"
 import { lookFrom } from "./render/Style.ts"
 import * as Transcript from "./render/Transcript.ts"
 import { Screen } from "./Screen.ts"
@@ -23,6 +25,8 @@ export interface Options {
   readonly directory: string | undefined
   readonly json: boolean
   readonly approvals: Approvals
+  /** What is decided before anybody is asked. */
+  readonly policy: Policy.Policy
   /** Told of the number that comes after what was printed. */
   readonly onPrinted: (next: number) => void
 }
@@ -44,6 +48,7 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
   const scope = yield* Effect.scope
   const queue = yield* Stream.toQueue(turn.parts({ from: options.from }), { capacity: readAhead })
   const pending = new Map<string, Answer.Asked>()
+  const progress = yield* Progress.make(lookFrom(screen.noteLook, options.directory))
   const transcript = Transcript.make(json ? "json" : "text", lookFrom(screen.look, options.directory))
   let approvals = options.approvals
   let next = options.from
@@ -71,6 +76,7 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
       const { n, part } = numbered
       out += transcript.part(numbered)
       next = (numbered.last ?? n) + 1
+      progress.see(part)
       if (!Bridge.isKnown(part)) continue
       switch (part.type) {
         case "tool-approval-request":
@@ -126,26 +132,34 @@ export const follow = Effect.fnUntraced(function*(options: Options) {
     return true
   })
 
+  // Where it takes long, that's shown to whoever is at the terminal.
+  const awaited = json ? ready : Effect.raceFirst(ready, progress.show)
+
   let isDenialTold = false
+  const deny = Effect.fnUntraced(function*(asked: Answer.Asked) {
+    if (!isDenialTold) {
+      isDenialTold = true
+      yield* screen.note(
+        "gangway: what the agent asks is denied, for nobody is there to ask: " +
+          "allow more with --permissions or --allow, or leave it to other hosts with --approvals wait\n"
+      )
+    }
+    yield* answers.deny(asked)
+  })
+
   while (true) {
-    const [first] = pending
-    if (first === undefined || approvals === "wait") yield* ready
+    const first = [...pending].find(([, asked]) => approvals !== "wait" || Policy.decide(options.policy, asked))
+    if (first === undefined) yield* awaited
     else {
       yield* Effect.timeoutOption(ready, settling)
       if (taking?.pollUnsafe() === undefined) {
         const [id, asked] = first
-        if (approvals === "ask") {
+        const decision = Policy.decide(options.policy, asked)
+        if (decision === undefined && approvals === "ask") {
           if (!(yield* ask(id, asked))) break
         } else {
-          if (!isDenialTold) {
-            isDenialTold = true
-            yield* screen.note(
-              "gangway: what the agent asks is denied, for nobody is there to ask: " +
-                "allow more with --permissions, or leave it to other hosts with --approvals wait\n"
-            )
-          }
           pending.delete(id)
-          yield* answers.deny(asked)
+          yield* decision === undefined ? deny(asked) : answers.decide(decision.request, decision.approval)
         }
         continue
       }

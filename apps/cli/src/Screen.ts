@@ -29,6 +29,11 @@ export class Screen extends Context.Service<Screen, {
   readonly write: (text: string | Uint8Array) => Effect.Effect<void, OutputClosed>
   /** Writes to standard error. */
   readonly note: (text: string) => Effect.Effect<void>
+  /**
+   * Shows a line where the cursor is that goes away with whatever is written next: of what takes long, for a person at the
+   * terminal. Nothing is shown amid a line, or where standard output is something else.
+   */
+  readonly progress: (line: string) => Effect.Effect<void>
   /** Writes whole lines to standard error at any time: on lines of their own also where they come amid a line. */
   readonly tell: (lines: string) => Effect.Effect<void>
 }>()("@gangway/cli/Screen") {}
@@ -41,6 +46,7 @@ const lookOf = (stream: NodeJS.WriteStream): Look => {
   const colours = terminal && !process.env["NO_COLOR"] && process.env["TERM"] !== "dumb"
   return {
     style: colours ? coloured : plain,
+    wraps: terminal,
     get columns() {
       return terminal ? stream.columns || 80 : plainColumns
     }
@@ -59,14 +65,16 @@ export const layer: Layer.Layer<Screen> = Layer.sync(Screen, () => {
   // Where both are a terminal, which is then the same one.
   const isShared = isSeen && process.stdout.isTTY === true
   let isAmidLine = false
-  const wrote = (text: string) => {
-    if (text !== "") isAmidLine = !text.endsWith("\n")
+  let isInProgress = false
+  // What is to be written in the place of what is shown.
+  const instead = (text: string): string => {
+    if (text === "") return text
+    isAmidLine = !text.endsWith("\n")
+    const wasInProgress = isInProgress
+    isInProgress = false
+    return wasInProgress ? `\r\x1b[K${text}` : text
   }
-  const note = (text: string) =>
-    Effect.suspend(() => {
-      wrote(text)
-      return Effect.ignore(write(process.stderr, text))
-    })
+  const note = (text: string) => Effect.suspend(() => Effect.ignore(write(process.stderr, instead(text))))
   return Screen.of({
     look: lookOf(process.stdout),
     noteLook: lookOf(process.stderr),
@@ -75,10 +83,16 @@ export const layer: Layer.Layer<Screen> = Layer.sync(Screen, () => {
     rows: () => process.stdout.rows || 24,
     write: (text) =>
       Effect.suspend(() => {
-        if (isShared && typeof text === "string") wrote(text)
-        return write(process.stdout, text)
+        const now = isShared && typeof text === "string" ? instead(text) : text
+        return write(process.stdout, now)
       }),
     note,
+    progress: (line) =>
+      Effect.suspend(() => {
+        if (!isShared || isAmidLine) return Effect.void
+        isInProgress = true
+        return Effect.ignore(write(process.stderr, `\r\x1b[K${line}`))
+      }),
     tell: (lines) => Effect.suspend(() => note(isSeen && isAmidLine ? `\n${lines}` : lines))
   })
 })

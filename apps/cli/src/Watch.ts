@@ -10,6 +10,7 @@ import type { Approvals } from "./Flags.ts"
 import { follow } from "./Follow.ts"
 import * as Invocation from "./Invocation.ts"
 import { Keyboard } from "./Keyboard.ts"
+import type { Policy } from "./Policy.ts"
 import { renderEnd } from "./render/End.ts"
 import * as Parts from "./render/Parts.ts"
 import { oneLine } from "./render/Text.ts"
@@ -85,9 +86,10 @@ export const watch = <E, R>(options: {
   readonly directory: string | undefined
   readonly json: boolean
   readonly approvals: Approvals
+  readonly policy: Policy
 }) =>
   Effect.gen(function*() {
-    const { approvals, directory, from, handle, json, names } = options
+    const { approvals, directory, from, handle, json, names, policy } = options
     const signals = yield* Signals
     const screen = yield* Screen
     let printed = from
@@ -100,6 +102,7 @@ export const watch = <E, R>(options: {
         directory,
         json,
         approvals,
+        policy,
         onPrinted: (next) => {
           printed = next
         }

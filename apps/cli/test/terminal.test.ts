@@ -97,6 +97,46 @@ describe("at a terminal", { concurrent: true }, () => {
       assert.match(terminal.text(), /word ?\ngangway: the connection was lost/)
     }))
 
+  test("what has something before it is broken to the terminal's width, which may change, and what takes long is shown", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const thought = { type: "reasoning", text: `${"世界".repeat(60)} ${"word ".repeat(30)}`, chunk: 7 } as const
+      const terminal = yield* atTerminal(user, ["run", prompt(thought, endless[1], thought), "--agent", "scripted"])
+      yield* terminal.sees("→ Wait")
+      yield* terminal.sees("… Wait · ")
+      assert.include(terminal.raw(), "\x1b[2m… Wait · ")
+      yield* terminal.resizes(40)
+      yield* fs.writeFileString(`${user.directory}/go`, "")
+      yield* terminal.sees("✓ finished")
+      assert.strictEqual(yield* terminal.exitCode, 0)
+      assert.match(terminal.raw(), /\r\x1b\[K[^…]*$/, "nothing is left of what was shown")
+      const [before, after] = terminal.text().split("→ Wait")
+      for (const [text, columns] of [[before!, 100], [after!, 40]] as const) {
+        const lines = text.split("\n").filter((line) => line.startsWith("┊ "))
+        assert.isAbove(lines.length, 2)
+        for (const line of lines) assert.isAtMost(Bun.stringWidth(line), columns)
+        // Nothing is lost, and no more lines are made than it takes.
+        assert.strictEqual(lines.map((line) => line.slice(2)).join("").replaceAll(" ", "").length, 120 + 4 * 30)
+        assert.isAtMost(lines.length, Math.ceil(240 / (columns - 3)) + Math.ceil(150 / (columns - 10)) + 1)
+      }
+    }))
+
+  test("what the flags say of a tool is decided, and the rest is asked", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const words = prompt(command("one"), { ...command("two"), name: "Other" }, { ...command("three"), name: "Third" })
+      const flags = ["--allow", "Bash", "--deny", "Other"]
+      const terminal = yield* atTerminal(user, ["run", words, "--agent", "scripted", ...flags])
+      yield* terminal.sees("  allowed\n")
+      yield* terminal.sees("  denied: This tool isn't to be used here.\n")
+      yield* terminal.sees("? Third echo three")
+      yield* terminal.sees("view all: ")
+      yield* terminal.types("y\n")
+      assert.strictEqual(yield* terminal.exitCode, 0)
+      assert.strictEqual(terminal.text().split("Allow?").length, 2)
+      assert.strictEqual(yield* fs.readFileString(`${user.directory}/ran`), "one\nthree\n")
+    }))
+
   test("a second Ctrl-C aborts the turn, and nothing of its agent is left", (user) =>
     Effect.gen(function*() {
       const words = prompt(...endless)

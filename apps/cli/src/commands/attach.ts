@@ -8,6 +8,7 @@ import * as Flag from "effect/unstable/cli/Flag"
 import { connect, findTurn, noSuchPart } from "../Connect.ts"
 import * as Flags from "../Flags.ts"
 import { nextTurn } from "../NextTurn.ts"
+import * as Policy from "../Policy.ts"
 import { Registry } from "../Registry.ts"
 import { Screen } from "../Screen.ts"
 import { interruptible } from "../Signals.ts"
@@ -29,6 +30,7 @@ export const attach = Command.make(
         "What the agent asks is asked at the terminal, denied, or left to other hosts (the default without one)"
       )
     ),
+    ...Policy.flags,
     json: Flags.jsonTurn,
     bridgeCommand: Flags.bridgeCommand
   },
@@ -62,7 +64,8 @@ export const attach = Command.make(
           from,
           directory: record?.directory,
           json,
-          approvals
+          approvals,
+          policy: options
         }),
         (error) => noSuchPart(error, turn, from)
       )

@@ -17,6 +17,7 @@ import { checkDirectory, choose } from "../ChosenSandbox.ts"
 import { connect } from "../Connect.ts"
 import { UsageError } from "../Failure.ts"
 import * as Flags from "../Flags.ts"
+import * as Policy from "../Policy.ts"
 import { Registry, type SessionRecord } from "../Registry.ts"
 import { Screen } from "../Screen.ts"
 import { interruptible } from "../Signals.ts"
@@ -51,12 +52,14 @@ export const run = Command.make(
       Flag.withDescription("What the agent may do without asking: nothing that asks, edits of files, or all; ask"),
       Flag.optional
     ),
+    agentUser: text("agent-user", "The user that the agent of a new bridge runs as, by name or uid; needs root"),
     instructions: text("instructions", "Added to the agent's system prompt"),
     approvals: Flags.approvals.pipe(
       Flag.withDescription(
         "What the agent asks is asked at the terminal, denied (the default without one), or left to other hosts"
       )
     ),
+    ...Policy.flags,
     json: Flags.jsonTurn,
     sandbox: Flag.Literals("sandbox", ["local", "docker", "daytona"]).pipe(
       Flag.withDescription(
@@ -101,7 +104,14 @@ export const run = Command.make(
 
     // Until here nothing runs that a signal would leave alone.
     const { client, record, started } = yield* interruptible(Effect.gen(function*() {
-      const { client, directoryOf, env } = yield* connect({ bridge, agent, bridgeCommand, sandbox, json })
+      const { client, directoryOf, env } = yield* connect({
+        bridge,
+        agent,
+        agentUser: Option.getOrUndefined(options.agentUser),
+        bridgeCommand,
+        sandbox,
+        json
+      })
       const record = sessionRecord(options, known, given === undefined ? undefined : directoryOf(given))
       const started = yield* client.startSession({ session, ...record, env })
       yield* registry.keepSession(bridge, session, record)
@@ -118,7 +128,8 @@ export const run = Command.make(
       from: 1,
       directory: record.directory,
       json,
-      approvals
+      approvals,
+      policy: options
     })
     yield* exitWith(end)
   }, Effect.scoped)
@@ -132,6 +143,10 @@ export const run = Command.make(
     {
       command: "gangway run \"Make the tests pass.\" --sandbox docker --image my-agents --directory .",
       description: "Works in a container"
+    },
+    {
+      command: "gangway run \"Tidy up.\" --allow Read --allow Edit --deny Bash",
+      description: "Decides by tool, and asks about the rest"
     },
     { command: "git diff | gangway run - --json", description: "Reads the prompt, prints JSON" },
     { command: "gangway run \"And now the docs.\" --session s-1a2b3c4d", description: "Goes on in a session" }

@@ -3,7 +3,7 @@
  */
 import { Bridge } from "@gangway/protocol"
 import type { Look } from "./Style.ts"
-import { cut, firstLines, oneLine, printable } from "./Text.ts"
+import { cut, firstLines, flow, oneLine, printable } from "./Text.ts"
 import * as Values from "./Values.ts"
 
 /** Where the rendering of a turn stands. */
@@ -12,13 +12,15 @@ export interface State {
   readonly block: string | undefined
   /** Whether the cursor is at the start of a line. */
   readonly fresh: boolean
+  /** How many columns of a line of the block are taken, where its lines are broken here. */
+  readonly column: number
   /** What stands above it. */
   readonly above: "nothing" | "prose" | "item"
   /** What each step used, of those that count. */
   readonly steps: ReadonlyArray<{ readonly n: number; readonly usage: Bridge.Usage }>
 }
 
-export const initial: State = { block: undefined, fresh: true, above: "nothing", steps: [] }
+export const initial: State = { block: undefined, fresh: true, column: 0, above: "nothing", steps: [] }
 
 /** What comes next, and what is written for it. */
 export type Rendered = readonly [state: State, text: string]
@@ -42,7 +44,9 @@ const nested = (parent: string | undefined): string => parent === undefined ? ""
 const prose = (
   state: State,
   delta: string,
-  { dress, key, prefix }: {
+  { columns, dress, key, prefix, wraps = false }: {
+    readonly columns: number
+    readonly wraps?: boolean | undefined
     readonly key: string
     readonly prefix: string
     readonly dress: (text: string) => string
@@ -50,19 +54,23 @@ const prose = (
 ): Rendered => {
   const begins = state.block !== key
   // The empty lines at a block's beginning are ours.
-  const text = begins ? printable(delta).trimStart() : printable(delta)
-  if (text === "") return [state, ""]
+  const whole = begins ? printable(delta).trimStart() : printable(delta)
+  if (whole === "") return [state, ""]
   const before = begins ? newline(state) + (state.above === "nothing" ? "" : "\n") : ""
   const fresh = begins || state.fresh
+  // Without a prefix a terminal breaks lines by itself, also later, when its width changes.
+  const [text, column] = wraps && prefix !== ""
+    ? flow(whole, fresh ? 0 : state.column, columns - Bun.stringWidth(prefix))
+    : [whole, 0]
   return [
-    { ...state, block: key, fresh: text.endsWith("\n"), above: "prose" },
+    { ...state, block: key, fresh: text.endsWith("\n"), column, above: "prose" },
     before + (fresh ? prefix : "") + dress(text).replace(/\n(?!$)/g, `\n${prefix}`)
   ]
 }
 
 /** Renders the next part of a turn. */
 export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Look): Rendered => {
-  const { columns, style } = look
+  const { columns, style, wraps } = look
   if (!Bridge.isKnown(part)) return item(state, [style.dim(`(${oneLine(part.type)})`)], undefined)
   const { parent } = part
   const room = columns - (parent === undefined ? 0 : 4)
@@ -71,12 +79,16 @@ export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Loo
   switch (part.type) {
     case "text-delta":
       return prose(state, part.delta, {
+        columns,
+        wraps,
         key: `text ${part.id} ${parent ?? ""}`,
         prefix: nested(parent),
         dress: (text) => text
       })
     case "reasoning-delta":
       return prose(state, part.delta, {
+        columns,
+        wraps,
         key: `reasoning ${part.id} ${parent ?? ""}`,
         prefix: `${nested(parent)}${style.dim("┊ ")}`,
         dress: style.dim

@@ -16,6 +16,8 @@ export interface Look {
   readonly style: Style
   /** The width that lines are cut to which aren't prose. */
   readonly columns: number
+  /** Whether lines of prose are broken there where something stands before them. */
+  readonly wraps?: boolean | undefined
   /** The directory that paths are told from. */
   readonly directory?: string | undefined
 }
@@ -23,6 +25,7 @@ export interface Look {
 /** The look where paths are told from a directory. Its width is asked for each time: a terminal may change it. */
 export const lookFrom = (look: Look, directory: string | undefined): Look => ({
   style: look.style,
+  wraps: look.wraps,
   directory,
   get columns() {
     return look.columns

@@ -36,6 +36,35 @@ export const cut = (text: string, columns: number): string => {
 export const wrap = (text: string, columns: number): ReadonlyArray<string> =>
   Bun.wrapAnsi(text, Math.max(columns, 8), { hard: true }).split("\n")
 
+/**
+ * The next piece of a text that's written piece by piece, with newlines where its lines would be longer, and the columns that
+ * its last line takes then. Words stay whole where a piece holds all of one.
+ */
+export const flow = (text: string, column: number, columns: number): readonly [text: string, column: number] => {
+  const room = Math.max(columns, 8)
+  let out = ""
+  let at = column
+  const put = (piece: string) => {
+    const width = Bun.stringWidth(piece)
+    if (at > 0 && at + width > room) {
+      out += "\n"
+      at = 0
+      // What stood between two words stands between two lines.
+      if (piece.trim() === "") return
+    }
+    out += piece
+    at += width
+  }
+  for (const [piece] of text.matchAll(/\n|[^\S\n]+|\S+/g)) {
+    if (piece === "\n") {
+      out += piece
+      at = 0
+    } else if (Bun.stringWidth(piece) <= room) put(piece)
+    else for (const { segment } of new Intl.Segmenter().segment(piece)) put(segment)
+  }
+  return [out, at]
+}
+
 /** The text with spaces after it, up to so many columns. */
 export const pad = (text: string, columns: number): string =>
   text + " ".repeat(Math.max(0, columns - Bun.stringWidth(text)))
