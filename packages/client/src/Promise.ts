@@ -553,6 +553,7 @@ export {
   SessionNotFound,
   SessionNotStarted,
   StateTooLarge,
+  TooDeep,
   TooLarge,
   ToolCallNotFound,
   TooManyMessages,

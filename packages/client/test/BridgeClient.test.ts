@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { BridgeClient, WebSocketConstructor } from "@gangway/client"
 import { Bridge } from "@gangway/protocol"
-import { Clock, Deferred, Duration, Effect, Exit, Fiber, Redacted, Schedule, Stream } from "effect"
+import { Clock, Deferred, Duration, Effect, Exit, Fiber, Redacted, Schedule, type Schema, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import { connect, eventually, realTime, serve, session, startSession, token, turn } from "./fixtures/connected.ts"
 import { type Options, TestState, text } from "./fixtures/TestBridge.ts"
@@ -74,6 +74,30 @@ describe("BridgeClient", () => {
       assert.strictEqual(bridge.count("StartTurn"), 0)
       assert.strictEqual(bridge.sockets.size, 1)
       yield* started.startTurn({ turn, prompt: "ü".repeat(1000) })
+    }))
+
+  it.live("refuses JSON that's nested too deep before it's sent", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      const nested = (depth: number) => {
+        let json: Schema.JsonObject = {}
+        for (let i = 1; i < depth; i++) json = { a: json }
+        return json
+      }
+      // Where a payload has it, it's in an object of its own.
+      const responseFormat = (depth: number) => ({ type: "json", schema: nested(depth - 1) }) as const
+      const started = yield* startSession(bridge)
+      for (const depth of [513, 50_000]) {
+        const tooDeep = started.startTurn({ turn, prompt: "go", responseFormat: responseFormat(depth) })
+        const error = yield* Effect.flip(tooDeep)
+        assert.deepInclude(error, { _tag: "TooDeep", limit: 512 })
+      }
+      const client = yield* connect(bridge)
+      const tools = { tools: [{ name: "t", description: "d", parameters: nested(50_000) }], handle: () => Effect.never }
+      const refused = yield* Effect.flip(client.startSession({ session, directory: "/work", tools }))
+      assert.strictEqual(refused._tag, "TooDeep")
+      assert.strictEqual(bridge.count("StartTurn"), 0)
+      yield* started.startTurn({ turn, prompt: "go", responseFormat: responseFormat(512) })
     }))
 
   it.live("takes a close for a too long frame as TooLarge, and doesn't repeat it", () =>

@@ -234,4 +234,16 @@ describe("a host", () => {
       yield* eventually(() => log.answers.size === 1)
       assert.deepInclude(log.answers.get("c1"), { isFailure: true, result: "The result has more than 12582912 bytes." })
     }))
+
+  it.live("tells the agent where a result is nested too deep", () =>
+    Effect.gen(function*() {
+      let result: Schema.Json = 1
+      for (let depth = 0; depth < 50_000; depth++) result = [result]
+      const { log } = yield* started({
+        tools: { tools: [], handle: () => Effect.succeed({ result, isFailure: false }) }
+      })
+      log.emit(call("c1", "x"))
+      yield* eventually(() => log.answers.size === 1)
+      assert.deepInclude(log.answers.get("c1"), { isFailure: true, result: "The result is nested more than 512 deep." })
+    }))
 })

@@ -332,10 +332,13 @@ describe("Launcher", () => {
   it.live("launches nothing with options that can't be, and says in one line which and why, without a value", () =>
     Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make()
+      let deep: unknown = 1
+      for (let depth = 0; depth < 50_000; depth++) deep = [deep]
       const wrong: ReadonlyArray<readonly [options: object, says: string]> = [
         [{ stateDirectory: "sEcReT" }, "stateDirectory: expected an absolute path"],
         [{ token: "sEcReT" }, "token: expected 32 to 4096 visible ASCII characters"],
         [{ agentOptions: undefined }, "agentOptions: expected an object whose 'agent' names the driver"],
+        [{ agentOptions: { agent: "scripted", deep } }, "agentOptions: expected JSON that is nested at most 512 deep"],
         [{ agentOptions: { agent: "sEcReT" } }, "agentOptions.agent: expected the name of a driver, such as"],
         [{ port: 8_675_309 }, "port: expected a whole number from 0 to 65535"],
         [{ idleTimeout: "sEcReT" }, "idleTimeout: expected a number more than 0 and a unit, such as"],

@@ -234,6 +234,22 @@ export class TooLarge extends Schema.TaggedError<TooLarge>()("TooLarge", { limit
 }
 
 /**
+ * The request holds JSON that is nested deeper than a bridge takes.
+ *
+ * @remedy Send it flatter, or put it in a file of the sandbox and name that. A schema that holds itself can name itself
+ *   by `$ref`.
+ * @client A host tool's result that is too deep is answered by a failure that says so to the agent; anything else is
+ *   passed on.
+ * @category errors
+ * @since 0.1.0
+ */
+export class TooDeep extends Schema.TaggedError<TooDeep>()("TooDeep", { limit: Schema.Int }) {
+  override get message() {
+    return `The request holds JSON that is nested more than ${this.limit} deep: send it flatter, or as text.`
+  }
+}
+
+/**
  * The state directory can't be read or written: it's full, damaged, or another user's.
  *
  * @remedy Make room, or mend the disk or the permissions of the state directory, and repeat the call.

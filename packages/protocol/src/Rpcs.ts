@@ -74,7 +74,7 @@ export type TurnEvent = typeof TurnEvent.Type
 const session = { session: SessionId }
 const turn = { session: SessionId, turn: TurnId }
 // Every command may fail with these.
-const common = [Failure.TooLarge, Failure.DriverError] as const
+const common = [Failure.TooLarge, Failure.TooDeep, Failure.DriverError] as const
 const answering = [
   ...common,
   Failure.AlreadyAnswered,

@@ -106,6 +106,7 @@ const decodeOptions = Schema.decodeUnknownEffect(Schema.toCodecJson(Bridge.Launc
 const decodeLine = Effect.fnUntraced(function*(line: Uint8Array) {
   const value = parse(line)
   if (Result.isFailure(value)) return yield* fail(value.failure)
+  if (Bridge.isTooDeep(value.success)) return yield* fail(Bridge.expectedDepth)
   return yield* Effect.mapError(decodeOptions(value.success), ({ issue }) => unusable(issue, []))
 })
 

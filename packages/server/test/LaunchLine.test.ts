@@ -140,6 +140,10 @@ describe("LaunchLine", () => {
     [line({ agentOptions: secret }), "agentOptions: expected an object whose 'agent' names the driver"],
     [line({ agentOptions: { key: secret } }), "agentOptions.agent: is missing"],
     [line({ agentOptions: { agent: `${secret}/` } }), "agentOptions.agent: expected the name of a driver"],
+    [
+      line({}).replace(/}$/, `,"a":${"[".repeat(50_000)}${"]".repeat(50_000)}}`),
+      "expected JSON that is nested at most 512 deep"
+    ],
     [line({ port: secret }), "port: expected a whole number from 0 to 65535"],
     [line({ port: null }), "port: expected a whole number from 0 to 65535"],
     [line({ port: 70_000 }), "port: expected a whole number from 0 to 65535"],

@@ -1,7 +1,7 @@
 import { assert, describe } from "@effect/vitest"
 import { Bridge } from "@gangway/server"
 import type { AgentSession } from "@gangway/server/Driver"
-import { Deferred, Effect, Fiber, Redacted } from "effect"
+import { Deferred, Effect, Fiber, Redacted, type Schema } from "effect"
 import { TestClock } from "effect/testing"
 import * as Puppet from "./fixtures/puppet.ts"
 import {
@@ -24,6 +24,12 @@ import {
 const secret = "hush-hush-0123"
 const env = { KEY: Redacted.make(secret) }
 const breaks = Effect.die(new Error(`broken by ${secret}`))
+
+const nested = (depth: number): Schema.Json => {
+  let json: Schema.Json = 1
+  for (let i = 0; i < depth; i++) json = i % 2 === 0 ? [json] : { a: json }
+  return json
+}
 
 const isClean = (error: unknown) => {
   const text = JSON.stringify(error) + String(error)
@@ -69,9 +75,19 @@ describe("a driver that breaks", () => {
         lies: () => Effect.succeed(undefined as never),
         unsayable: () => Effect.succeed({ finishReason: "stop", output: 1n } as never),
         endless: () => Effect.succeed({ finishReason: "stop", output: "x".repeat(Bridge.maxOutputBytes - 1) } as never),
+        deep: () => Effect.succeed({ finishReason: "stop", output: nested(513) } as never),
+        deeper: (turn) => Effect.as(turn.emit({ type: "raw", event: nested(50_000) }), { finishReason: "stop" }),
+        asking: (turn) =>
+          Effect.as(turn.callHostTool({ id: "c", name: "x", params: nested(50_000) }), { finishReason: "stop" }),
+        wondering: (turn) =>
+          Effect.as(
+            turn.requestApproval({ approvalId: "a", toolCallId: "c", name: "x", params: nested(513), edits: false }),
+            { finishReason: "stop" }
+          ),
         unreadable: () => Effect.succeed({ finishReason: "stop", output: { of: [NaN] } } as never),
         lost: () => Effect.fail(new Bridge.ContextLost({ session, problem: `no ${secret}` }) as never),
         exits: () => Effect.fail(new Bridge.DriverError({ driver: "puppet", kind: "exit", problem: secret }) as never),
+        flat: () => Effect.succeed({ finishReason: "stop", output: nested(512) } as never),
         hi: Puppet.says("hello")
       })
       const { client } = yield* started(puppet, { env })
@@ -85,6 +101,10 @@ describe("a driver that breaks", () => {
           ["lies", "unknown"],
           ["unsayable", "unknown"],
           ["endless", "unknown"],
+          ["deep", "unknown"],
+          ["deeper", "unknown"],
+          ["asking", "unknown"],
+          ["wondering", "unknown"],
           ["unreadable", "unknown"],
           ["lost", "unknown"],
           ["exits", "agent-exit"]
@@ -96,8 +116,10 @@ describe("a driver that breaks", () => {
         assert.notInclude(JSON.stringify(end), secret)
         assert.isBelow(JSON.stringify(end).length, 20_000, name)
       }
-      yield* client.StartTurn(act(100, "hi"))
-      assert.strictEqual((yield* endOf(client, turn(100))).type, "finished")
+      for (const [i, name] of [[100, "hi"], [101, "flat"]] as const) {
+        yield* client.StartTurn(act(i, name))
+        assert.strictEqual((yield* endOf(client, turn(i))).type, "finished", name)
+      }
     })
   )
 
@@ -159,6 +181,79 @@ describe("a driver that breaks", () => {
       assert.strictEqual((yield* endOf(client, turn(2))).type, "finished")
       // Without a state to give it stops all the same.
       assert.deepStrictEqual(yield* client.StopSession({ session }), { ended: [], left: [] })
+    })
+  )
+})
+
+describe("a driver that tells what's nested too deep", () => {
+  test(
+    "is refused, and the session goes on",
+    Effect.gen(function*() {
+      let depth = 513
+      const puppet = Puppet.make({ hang: Puppet.hangs, hi: Puppet.says("hello") }, {
+        readState: Effect.sync(() => nested(depth)),
+        reconcile: () =>
+          Effect.sync(() => ({
+            keep: 0,
+            recovered: [{ type: "raw", event: nested(depth + 20) } as const],
+            prompted: false
+          }))
+      })
+      const { client } = yield* started(puppet)
+      yield* client.StartTurn(act(1, "hang"))
+      yield* client.AbortTurn({ session, turn: turn(1) })
+      for (depth of [513, 50_000]) {
+        for (
+          const command of [
+            client.ReadState({ session }),
+            client.StartTurn({ ...act(1, "hang"), attempt: 2 })
+          ] as ReadonlyArray<Effect.Effect<unknown, Bridge.DriverError>>
+        ) {
+          const error = yield* Effect.flip(command)
+          assert.strictEqual(error._tag, "DriverError")
+          assert.strictEqual(error.problem, "what it told is nested more than 512 deep")
+        }
+      }
+      depth = 512
+      yield* client.ReadState({ session })
+      yield* client.StartTurn(act(2, "hi"))
+      assert.strictEqual((yield* endOf(client, turn(2))).type, "finished")
+    })
+  )
+
+  test(
+    "has hosts that do so refused without a transport too",
+    Effect.gen(function*() {
+      const puppet = Puppet.make({
+        asks: (turn) => Effect.as(turn.callHostTool({ id: "c", name: "x", params: {} }), { finishReason: "stop" })
+      })
+      const { client, start } = yield* started(puppet)
+      yield* client.StartTurn(act(1, "asks"))
+      yield* firstPart(client, turn(1), "tool-call")
+      const answer = (depth: number) =>
+        client.SubmitToolResult({
+          session,
+          turn: turn(1),
+          toolCallId: "c",
+          result: nested(depth),
+          isFailure: false
+        })
+      const tools = [{ name: "t", description: "d", parameters: { a: nested(50_000) } }]
+      for (
+        const refused of [
+          client.StartSession({ ...start, tools }),
+          client.StartSession({ ...start, state: nested(513) }),
+          answer(513),
+          answer(50_000)
+        ]
+      ) {
+        assert.deepInclude(yield* Effect.flip(refused as Effect.Effect<unknown, Bridge.TooDeep>), {
+          _tag: "TooDeep",
+          limit: 512
+        })
+      }
+      yield* answer(512)
+      assert.strictEqual((yield* endOf(client, turn(1))).type, "finished")
     })
   )
 })

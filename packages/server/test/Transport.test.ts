@@ -443,6 +443,30 @@ describe("Transport", () => {
         assert.strictEqual((yield* host.next).exit.cause[0].error._tag, "TooLarge")
       }))
 
+    it.live("answers JSON that's nested too deep with TooDeep, whatever it's for, and lives on", () =>
+      Effect.gen(function*() {
+        const { host } = yield* connected()
+        const nested = (depth: number) => `${"[".repeat(depth)}1${"]".repeat(depth)}`
+        const request = (tag: string, json: string) =>
+          host.send(`{"_tag":"Request","id":"deep","tag":"${tag}","payload":{"session":"s","any":${json}}}`)
+        for (const tag of ["StartSession", "StartTurn", "SubmitToolResult", "SendMessage", "Compact", "StopSession"]) {
+          for (const depth of [513, 50_000, 3_000_000]) {
+            request(tag, nested(depth))
+            assert.deepStrictEqual((yield* host.next).exit.cause, [{
+              _tag: "Fail",
+              error: { _tag: "TooDeep", limit: 512 }
+            }])
+          }
+        }
+        request("Hello", `{"a":${nested(50_000)}}`)
+        assert.strictEqual((yield* host.next).exit.cause[0].defect, "Hello is nested more than 512 deep")
+        // What isn't a field's business is read no further.
+        host.send(`{"_tag":"Request","id":"deep","tag":"Hello","headers":${nested(50_000)},"payload":{}}`)
+        assert.include((yield* host.next).exit.cause[0].defect, `["host"]`)
+        request("StartSession", nested(512))
+        assert.include((yield* host.next).exit.cause[0].defect, `["directory"]`)
+      }))
+
     it.live("closes with 1009 on a frame over 16 MiB", () =>
       Effect.gen(function*() {
         const { host } = yield* connected()

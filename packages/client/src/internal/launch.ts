@@ -310,6 +310,11 @@ const launchLine = Effect.fnUntraced(function*(
   use: (Endpoint & { readonly every: Duration.Input }) | undefined
 ) {
   const { agentOptions, allowedOrigins, bridge, idleTimeout, maxTurnBytes, port, stateDirectory, sync } = options
+  if (Bridge.isTooDeep({ agentOptions })) {
+    return yield* new Connection.Lost({
+      reason: { _tag: "InvalidOptions", problem: `agentOptions: ${Bridge.expectedDepth}` }
+    })
+  }
   const line = {
     token: Redacted.value(token),
     bridge,
@@ -325,9 +330,6 @@ const launchLine = Effect.fnUntraced(function*(
     ...(use === undefined
       ? {}
       : { keepAwake: { url: use.url.href, headers: revealed(use.headers), every: toTime(use.every) } })
-  }
-  if (Bridge.isTooDeep(line)) {
-    return yield* new Connection.Lost({ reason: { _tag: "InvalidOptions", problem: Bridge.expectedDepth } })
   }
   yield* Effect.mapError(decodeLaunchOptions(line), ({ issue }) => {
     const { expected, field } = Bridge.launchProblem(issue)

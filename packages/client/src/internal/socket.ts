@@ -10,7 +10,7 @@
  * Reads don't go through `RpcClient`: it would decode each part by its schema, which costs five times what parsing it
  * costs, and stop reading the socket while a consumer's queue is full.
  */
-import { maxRequestBytes, type ReadTurn, type TurnEvent } from "@gangway/protocol/Bridge"
+import { isTooDeep, maxJsonDepth, maxRequestBytes, type ReadTurn, type TurnEvent } from "@gangway/protocol/Bridge"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
@@ -111,14 +111,15 @@ export const open: (options: {
     const respond = (clientId: number, response: FromServerEncoded) => {
       Effect.runForkWith(context)(writeResponse(clientId, response))
     }
-    const refuse = (clientId: number, requestId: string | number) =>
+    const refuse = (
+      clientId: number,
+      requestId: string | number,
+      error: { readonly _tag: "TooLarge" | "TooDeep"; readonly limit: number }
+    ) =>
       respond(clientId, {
         _tag: "Exit",
         requestId,
-        exit: {
-          _tag: "Failure",
-          cause: [{ _tag: "Fail", error: { _tag: "TooLarge", limit: maxRequestBytes } }]
-        }
+        exit: { _tag: "Failure", cause: [{ _tag: "Fail", error }] }
       })
 
     const lose = (reason: Reason) => {
@@ -141,7 +142,7 @@ export const open: (options: {
       for (const request of requests) {
         if (largest === undefined || request[1].size > largest[1].size) largest = request
       }
-      if (largest !== undefined) refuse(largest[1].clientId, largest[0] as string | number)
+      if (largest !== undefined) refuse(largest[1].clientId, largest[0] as string | number, tooLarge)
     }
 
     const receive = (message: FromServerEncoded | null, size: number) => {
@@ -195,9 +196,12 @@ export const open: (options: {
         send: (clientId, message) =>
           Effect.suspend(() => {
             if (lostReason !== undefined) return Effect.fail(lostError(lostReason))
+            if (message._tag === "Request" && isTooDeep(message.payload)) {
+              return Effect.sync(() => refuse(clientId, message.id, { _tag: "TooDeep", limit: maxJsonDepth }))
+            }
             const text = JSON.stringify(message)
             if (message._tag === "Request") {
-              if (isLongerThan(text, maxRequestBytes)) return Effect.sync(() => refuse(clientId, message.id))
+              if (isLongerThan(text, maxRequestBytes)) return Effect.sync(() => refuse(clientId, message.id, tooLarge))
               requests.set(message.id, { clientId, size: text.length })
               busy()
             } else if (message._tag === "Interrupt") {
@@ -264,6 +268,8 @@ export const open: (options: {
     idle: idle.await
   }
 })
+
+const tooLarge = { _tag: "TooLarge", limit: maxRequestBytes } as const
 
 /** What a lost connection's `RpcClientError` carries. */
 export const reasonOf = (error: RpcClientError): Reason => {

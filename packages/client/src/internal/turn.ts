@@ -181,10 +181,12 @@ export const serve = Effect.fnUntraced(function*(
 
   const submit = (id: string, result: Schema.Json, isFailure: boolean) =>
     untilHeld(turn.answer({ id, result, isFailure })).pipe(
-      Effect.catchTag(
-        "TooLarge",
-        ({ limit }) => turn.answer({ id, result: `The result has more than ${limit} bytes.`, isFailure: true })
-      )
+      Effect.catchTags({
+        TooLarge: ({ limit }) =>
+          turn.answer({ id, result: `The result has more than ${limit} bytes.`, isFailure: true }),
+        TooDeep: ({ limit }) =>
+          turn.answer({ id, result: `The result is nested more than ${limit} deep.`, isFailure: true })
+      })
     )
   const answer: Answer = (part) => {
     switch (part.type) {

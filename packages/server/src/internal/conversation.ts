@@ -50,6 +50,15 @@ export const make = ({ calls, context, options: given, session }: {
     return closing === undefined ? Effect.void : calls.close(closing.scope)
   })
 
+  // What's nested too deep couldn't be written.
+  const flat = <A, E>(told: Effect.Effect<A, E>) =>
+    Effect.flatMap(told, (value): Effect.Effect<A, Bridge.DriverError> => {
+      const problem = `what it told is nested more than ${Bridge.maxJsonDepth} deep`
+      return Bridge.isTooDeep({ value })
+        ? Effect.fail(new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem }))
+        : Effect.succeed(value)
+    })
+
   // What a driver gives can be called without care.
   const guard = (agent: AgentSession): AgentSession => {
     const { compact, readState, reconcile, steer } = agent
@@ -61,11 +70,11 @@ export const make = ({ calls, context, options: given, session }: {
       reconcile: reconcile === undefined
         ? undefined
         : (previous) =>
-          calls.call("comparing the conversation", Effect.suspend(() => reconcile(previous)), openTimeout),
+          calls.call("comparing the conversation", flat(Effect.suspend(() => reconcile(previous))), openTimeout),
       compact: compact === undefined
         ? undefined
         : (instructions) => calls.call("compacting", Effect.suspend(() => compact(instructions))),
-      readState: readState === undefined ? undefined : calls.call("reading the state", readState, stateTimeout)
+      readState: readState === undefined ? undefined : calls.call("reading the state", flat(readState), stateTimeout)
     }
   }
 

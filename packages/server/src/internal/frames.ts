@@ -95,7 +95,7 @@ export const die = (requestId: RequestId, defect: string): string =>
   exit(requestId, { _tag: "Failure", cause: [{ _tag: "Die", defect }] })
 
 /** The answer to a request that fails in the transport already. */
-export const fail = (requestId: RequestId, error: Bridge.TooLarge | Bridge.TooManyStreams): string =>
+export const fail = (requestId: RequestId, error: Bridge.TooLarge | Bridge.TooDeep | Bridge.TooManyStreams): string =>
   exit(requestId, { _tag: "Failure", cause: [{ _tag: "Fail", error: { _tag: error._tag, limit: error.limit } }] })
 
 /** The beginning of each chunk of a stream; the elements follow, and `chunkEnd`. */

@@ -91,6 +91,11 @@ const nothingEnded: Ended = { ended: [], left: [] }
 const maxWords = 16 * 1024
 const maxBackground = 200
 
+// Parts that hold what the agent or its tools made.
+const mayBeDeep: ReadonlySet<string> = new Set(["tool-call", "tool-approval-request", "tool-result", "error", "raw"])
+
+const tooDeep = (what: string) => new Error(`${what} is nested more than ${Bridge.maxJsonDepth} deep`)
+
 const isTooLong = (output: Schema.Json | undefined) =>
   output !== undefined && new TextEncoder().encode(JSON.stringify(output)).length > Bridge.maxOutputBytes
 
@@ -121,11 +126,14 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
   const write = (part: Bridge.KnownPart): Effect.Effect<void> =>
     Effect.suspend(() => {
       if (over) return Effect.void
+      if (mayBeDeep.has(part.type) && Bridge.isTooDeep(part)) return Effect.die(tooDeep(`a part '${part.type}'`))
       const parts = redaction.apply(part)
       return parts.length === 1 ? Effect.asVoid(append(parts[0]!)) : Effect.forEach(parts, append, { discard: true })
     })
 
   const replaced = (kind: Answers.AskedKind, name: string, params: unknown) => {
+    // Refused when it's written.
+    if (Bridge.isTooDeep({ params })) return {}
     // As the earlier request stands in the log.
     const replaces = answers.replaces(kind, Answers.askedKey(name, redaction.json(params)))
     return replaces === undefined ? {} : { replaces }
@@ -277,6 +285,7 @@ export const start = Effect.fnUntraced(function*(options: Options): Effect.fn.Re
     switch (first._tag) {
       case "Finished": {
         const { cost, finishReason, output } = first.finished
+        if (Bridge.isTooDeep({ output })) return yield* Effect.die(tooDeep("its answer"))
         if (isTooLong(output)) {
           const message = `The answer is longer than ${Bridge.maxOutputBytes} bytes.`
           return fail("unknown", message, yield* supervisor.endAll)

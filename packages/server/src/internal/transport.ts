@@ -22,7 +22,7 @@ import * as HostSocket from "./hostSocket.ts"
 import * as Token from "./token.ts"
 import { defaultLimits, type TransportLimits } from "./transportLimits.ts"
 import * as Window from "./window.ts"
-import { failsTooLarge, WireRpcs } from "./wireRpcs.ts"
+import { isCommand, WireRpcs } from "./wireRpcs.ts"
 
 export { webSocketOptions } from "./transportLimits.ts"
 
@@ -138,9 +138,17 @@ export const make = Effect.fnUntraced(function*(options: TransportOptions): Effe
     if (!WireRpcs.requests.has(tag)) return answer(Frames.die(id, `Unknown rpc: ${tag.slice(0, 64)}`))
     if (tooLong) {
       return answer(
-        failsTooLarge(tag)
+        isCommand(tag)
           ? Frames.fail(id, new Bridge.TooLarge({ limit: limits.requestBytes }))
           : Frames.die(id, `${tag} is longer than ${limits.requestBytes} bytes`)
+      )
+    }
+    // Before its schema sees it, which says in words what doesn't fit.
+    if (Bridge.isTooDeep(payload)) {
+      return answer(
+        isCommand(tag)
+          ? Frames.fail(id, new Bridge.TooDeep({ limit: Bridge.maxJsonDepth }))
+          : Frames.die(id, `${tag} is nested more than ${Bridge.maxJsonDepth} deep`)
       )
     }
     const isStream = tag === "ReadTurn"

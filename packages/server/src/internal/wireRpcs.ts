@@ -22,5 +22,5 @@ const ReadTurn = Rpc.make("ReadTurn", {
  */
 export const WireRpcs = Bridge.Rpcs.omit("ReadTurn").add(ReadTurn)
 
-/** The procedures that can fail with `TooLarge`; the other two have payloads that are never large. */
-export const failsTooLarge = (tag: string): boolean => tag !== "Hello" && tag !== "ReadTurn"
+/** The procedures that can fail with `TooLarge` and `TooDeep`; the other two have payloads that are never large. */
+export const isCommand = (tag: string): boolean => tag !== "Hello" && tag !== "ReadTurn"
