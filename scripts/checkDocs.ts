@@ -2,8 +2,8 @@
  * Checks the documentation: its code's types, that the files it links and the tests it names exist, and that the table of
  * agents is what their suites expect.
  *
- * Checked are the blocks of Markdown files that start with ```ts check, and the ```ts blocks of doc comments in packages
- * that import what they use. A block may have a name, ```ts check echo.ts, by which tests find it and other blocks of its
+ * Checked are the blocks of Markdown files, which start with ```ts check, and the ```ts blocks of doc comments in packages
+ * that import what they use; blocks of ```json are read. A block may have a name, ```ts check echo.ts, by which tests find it and other blocks of its
  * document import it.
  *
  *   bun scripts/checkDocs.ts [root]
@@ -12,7 +12,7 @@ import { spawnSync } from "node:child_process"
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { withTable } from "./agentsTable.ts"
-import { codeBlocks } from "./codeBlocks.ts"
+import { type Block, codeBlocks } from "./codeBlocks.ts"
 import { lineAt, type Problem, report } from "./project.ts"
 import { readTestNames } from "./testNames.ts"
 import { typeChecker } from "./typeChecker.ts"
@@ -38,6 +38,23 @@ const checkLinks = (path: string, text: string): void => {
     if (/^[a-z]+:/.test(target!) || existsSync(join(root, dirname(path), target!))) continue
     problems.push({ path, line: lineAt(text, match.index), message: `${target} doesn't exist` })
   }
+}
+
+// A whole one, or one a line.
+const isJson = (text: string): boolean => {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const checkJson = (path: string, { line, text }: Block): void => {
+  if (isJson(text)) return
+  text.trimEnd().split("\n").forEach((one, index) => {
+    if (!isJson(one)) problems.push({ path, line: line + index + 1, message: "this isn't JSON" })
+  })
 }
 
 const tests = readTestNames(root)
@@ -68,6 +85,10 @@ find("*.md", "docs/**/*.md", "packages/*/README.md", "apps/*/README.md", "packag
       for (const block of codeBlocks(text)) {
         const [, name = `${block.line}.ts`] = /^ts check(?: (\S+))?$/.exec(block.info) ?? []
         if (block.info.startsWith("ts check")) write(document, basename(name), block.text, path, block.line)
+        else if (/^(ts|typescript|js|javascript)\b/.test(block.info)) {
+          problems.push({ path, line: block.line, message: "a block of code must be checked: write ts check" })
+        }
+        if (block.info === "json") checkJson(path, block)
       }
     } else {
       for (const block of codeBlocks(text.replace(/^ *\* ?/gm, ""))) {

@@ -145,13 +145,13 @@ describe("checkDocs", () => {
   const block = (info: string, text: string) => `${fence}${info}\n${text}${fence}\n`
   const commented = (text: string) => `/**\n${text.split("\n").map((line) => ` * ${line}\n`).join("")} */\n`
 
-  it.live("finds nothing in examples that fit, nor in fragments", () =>
+  it.live("finds nothing in examples that fit, nor in fragments of comments", () =>
     Effect.gen(function*() {
       const { code, output } = yield* check("scripts/checkDocs.ts", {
         "README.md": "[A guide](docs/guide.md#top)\n\n" +
           block("ts check a.ts", "export const a = 1\n") +
           block("ts check", `import { a } from "./a.ts"\nexport const b: number = a\n`) +
-          block("ts", "a fragment\n"),
+          block("json", `{\n  "whole": true\n}\n`) + block("json", `{ "one": 1 }\n{ "two": 2 }\n`),
         "docs/guide.md": "[Back](../README.md), [out](https://example.org), `A.test.ts › a › does\nthis`\n",
         "test/A.test.ts": `it("does this", () => {})\n`,
         "packages/protocol/src/A.ts": commented(block("ts", "a fragment\n"))
@@ -164,7 +164,8 @@ describe("checkDocs", () => {
     Effect.gen(function*() {
       const { code, output } = yield* check("scripts/checkDocs.ts", {
         "README.md": "One\n" + block("ts check", `export const a = 1\nexport const b: string = a\n`),
-        "docs/guide.md": "\n[There](there.md)\n`A.test.ts › does that`\n",
+        "docs/guide.md": "\n[There](there.md)\n`A.test.ts › does that`\n" + block("ts", "a fragment\n") +
+          block("json", "{}\n{ a: 1 }\n"),
         "test/A.test.ts": `it("does this", () => {})\n`,
         "packages/protocol/src/A.ts": commented(
           "One.\n\n" + block("ts", `import { x } from "nowhere"\nexport const y = x\n`)
@@ -175,6 +176,8 @@ describe("checkDocs", () => {
         "README.md:4: TS2322: Type 'number' is not assignable to type 'string'.",
         "docs/guide.md:2: there.md doesn't exist",
         "docs/guide.md:3: no test 'does that' is in A.test.ts",
+        "docs/guide.md:4: a block of code must be checked: write ts check",
+        "docs/guide.md:9: this isn't JSON",
         "packages/protocol/src/A.ts:5: TS2307: Cannot find module 'nowhere' or its corresponding type declarations."
       ])
       assert.strictEqual(code, 1)
