@@ -3,12 +3,10 @@
  *
  * @since 0.1.0
  */
-import * as BunCrypto from "@effect/platform-bun/BunCrypto"
-import * as BunFileSystem from "@effect/platform-bun/BunFileSystem"
 import * as BunPath from "@effect/platform-bun/BunPath"
-import type * as Crypto from "effect/Crypto"
+import * as Crypto from "effect/Crypto"
 import * as Effect from "effect/Effect"
-import type * as FileSystem from "effect/FileSystem"
+import * as FileSystem from "effect/FileSystem"
 import * as Layer from "effect/Layer"
 import type * as Path from "effect/Path"
 import * as PlatformError from "effect/PlatformError"
@@ -37,6 +35,61 @@ const stdio = Layer.succeed(
   })
 )
 
+// Web Crypto is a global; loading Node's takes longer than a bridge does to listen.
+const crypto = Layer.succeed(
+  Crypto.Crypto,
+  Crypto.make({
+    randomBytes: (size) => globalThis.crypto.getRandomValues(new Uint8Array(size)),
+    digest: (algorithm, data) =>
+      Effect.tryPromise({
+        try: async () => new Uint8Array(await globalThis.crypto.subtle.digest(algorithm, new Uint8Array(data))),
+        catch: (cause) => PlatformError.systemError({ _tag: "Unknown", module: "Crypto", method: "digest", cause })
+      })
+  })
+)
+
+// Loaded, with Node's crypto, by whoever asks it something first: `SynchronousFiles` has what a start takes.
+const files = Layer.effect(
+  FileSystem.FileSystem,
+  Effect.map(
+    Effect.cached(
+      Effect.promise(() => import("@effect/platform-bun/BunFileSystem")).pipe(
+        Effect.flatMap(({ layer }) => Effect.provide(FileSystem.FileSystem, layer))
+      )
+    ),
+    (loaded) => {
+      const use = <A, E, R>(call: (fs: FileSystem.FileSystem) => Effect.Effect<A, E, R>) => Effect.flatMap(loaded, call)
+      return FileSystem.make({
+        access: (...args) => use((fs) => fs.access(...args)),
+        chmod: (...args) => use((fs) => fs.chmod(...args)),
+        chown: (...args) => use((fs) => fs.chown(...args)),
+        copy: (...args) => use((fs) => fs.copy(...args)),
+        copyFile: (...args) => use((fs) => fs.copyFile(...args)),
+        glob: (...args) => use((fs) => fs.glob(...args)),
+        link: (...args) => use((fs) => fs.link(...args)),
+        makeDirectory: (...args) => use((fs) => fs.makeDirectory(...args)),
+        makeTempDirectory: (...args) => use((fs) => fs.makeTempDirectory(...args)),
+        makeTempDirectoryScoped: (...args) => use((fs) => fs.makeTempDirectoryScoped(...args)),
+        makeTempFile: (...args) => use((fs) => fs.makeTempFile(...args)),
+        makeTempFileScoped: (...args) => use((fs) => fs.makeTempFileScoped(...args)),
+        open: (...args) => use((fs) => fs.open(...args)),
+        readDirectory: (...args) => use((fs) => fs.readDirectory(...args)),
+        readFile: (...args) => use((fs) => fs.readFile(...args)),
+        readLink: (...args) => use((fs) => fs.readLink(...args)),
+        realPath: (...args) => use((fs) => fs.realPath(...args)),
+        remove: (...args) => use((fs) => fs.remove(...args)),
+        rename: (...args) => use((fs) => fs.rename(...args)),
+        stat: (...args) => use((fs) => fs.stat(...args)),
+        symlink: (...args) => use((fs) => fs.symlink(...args)),
+        truncate: (...args) => use((fs) => fs.truncate(...args)),
+        utimes: (...args) => use((fs) => fs.utimes(...args)),
+        watch: (...args) => Stream.unwrap(Effect.map(loaded, (fs) => fs.watch(...args))),
+        writeFile: (...args) => use((fs) => fs.writeFile(...args))
+      })
+    }
+  )
+)
+
 // Loaded with the first agent.
 const spawner = Layer.effect(
   ChildProcessSpawner.ChildProcessSpawner,
@@ -61,4 +114,4 @@ const spawner = Layer.effect(
  */
 export const layer: Layer.Layer<
   ChildProcessSpawner.ChildProcessSpawner | Crypto.Crypto | FileSystem.FileSystem | Path.Path | Stdio.Stdio
-> = Layer.merge(stdio, Layer.provideMerge(spawner, Layer.mergeAll(BunCrypto.layer, BunFileSystem.layer, BunPath.layer)))
+> = Layer.merge(stdio, Layer.provideMerge(spawner, Layer.mergeAll(crypto, files, BunPath.layer)))
