@@ -48,6 +48,16 @@ test("the demo loses its connection and its bridge, counts nothing lost or doubl
     assert.isFalse(yield* fs.exists(user.state), "it keeps nothing in the user's state directory")
   }))
 
+test("the demo prints what was counted as JSON", (user) =>
+  Effect.gen(function*() {
+    const { exitCode, stdout } = yield* run(user, ["demo", "--json"], { env: { TMPDIR: user.root } })
+    assert.strictEqual(exitCode, 0, stdout)
+    const { connections, parts, ...counted } = JSON.parse(stdout)
+    assert.deepStrictEqual(counted, { end: "finished", attempts: 2, lost: 0, doubled: 0 })
+    assert.isAbove(parts, 30)
+    assert.isAbove(connections, 2)
+  }))
+
 test("a demo that is interrupted leaves nothing behind either", (user) =>
   Effect.gen(function*() {
     const fs = yield* FileSystem.FileSystem

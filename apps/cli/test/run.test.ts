@@ -105,6 +105,21 @@ describe("gangway run", { concurrent: true }, () => {
       assert.match(other.stderr, /^gangway: Session s1 exists with another 'permissions'.*\n$/)
     }))
 
+  test("launches a bridge whose agent runs as the user that's named, now and later", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const nobody = yield* scripted(user, "Hi.", "--agent-user", "no-such-user-here")
+      assert.strictEqual(nobody.exitCode, 4)
+      assert.match(nobody.stderr, /^gangway: scripted: agentUser: [^\n]+\n$/)
+      const record = JSON.parse(yield* fs.readFileString(`${user.state}/bridges/scripted/bridge.json`))
+      assert.deepStrictEqual(record, { agent: "scripted", agentUser: "no-such-user-here" })
+      const other = yield* scripted(user, "Hi.", "--agent-user", "1000")
+      assert.deepStrictEqual([other.exitCode, other.stderr], [
+        2,
+        "gangway: the agent of bridge scripted runs as user no-such-user-here: name another one with --bridge\n"
+      ])
+    }))
+
   test("exits with a code that tells how the turn ended", (user) =>
     Effect.gen(function*() {
       const failed = yield* scripted(user, prompt({ type: "fail", kind: "auth", message: "no key" }))

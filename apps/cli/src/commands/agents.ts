@@ -23,5 +23,12 @@ export const agents = Command.make(
     yield* write(json ? found.map((agent) => `${JSON.stringify(agent)}\n`).join("") : foundAgents(found, look))
   })
 ).pipe(
-  Command.withDescription("Says which agents are on this machine, whether their versions fit, and what each can do")
+  Command.withDescription("Says which agents are on this machine, whether their versions fit, and what each can do"),
+  Command.withExamples([
+    { command: "gangway agents", description: "A line each; what is missing says how it's installed" },
+    {
+      command: "gangway agents --json | jq -r 'select(.status == \"ready\").agent'",
+      description: "Those that are ready"
+    }
+  ])
 )

@@ -24,6 +24,14 @@ import { stop } from "./stop.ts"
 
 export const gangway = Command.make("gangway").pipe(
   Command.withDescription("Runs coding agents behind bridges that outlive connections, hosts and themselves"),
+  Command.withExamples([
+    { command: "gangway run \"Make the tests pass.\"", description: "Gives an agent something to do, here" },
+    { command: "gangway ps --watch", description: "Sees what runs, and what waits for you" },
+    { command: "gangway approve", description: "Answers it, from any terminal" },
+    { command: "gangway attach", description: "Follows what runs" },
+    { command: "gangway logs s-1a2b --format markdown > turn.md", description: "Keeps what an agent did" },
+    { command: "gangway doctor", description: "Says what is missing here, and how to get it" }
+  ]),
   Command.withSubcommands([
     demo,
     Command.provide(run, Registry.layer),

@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Command from "effect/unstable/cli/Command"
+import * as Flag from "effect/unstable/cli/Flag"
 import { known } from "../Connect.ts"
 import * as Pull from "../copy/Pull.ts"
 import * as Flags from "../Flags.ts"
@@ -13,15 +14,16 @@ import { interruptible } from "../Signals.ts"
 
 export const pull = Command.make(
   "pull",
-  { bridge: Flags.bridge },
-  Effect.fn("gangway.pull")(function*(options) {
+  { json: Flags.json.pipe(Flag.withDescription("Prints one JSON object a line, a file each")), bridge: Flags.bridge },
+  Effect.fn("gangway.pull")(function*({ json, ...options }) {
     const { bridge, sandbox } = yield* known(options.bridge)
     const { note, write } = yield* Screen
     const { copied, directory } = yield* interruptible(findCopy(bridge, sandbox))
     // One that's cut off in the middle is finished by the next.
     const changes = yield* interruptible(Pull.pull(copied, directory))
     for (const { isNew, path, to } of changes) {
-      yield* write(`${to === undefined ? "deleted" : isNew ? "new" : "changed"}  ${printable(path)}\n`)
+      const change = to === undefined ? "deleted" : isNew ? "new" : "changed"
+      yield* write(json ? `${JSON.stringify({ change, path })}\n` : `${change}  ${printable(path)}\n`)
     }
     yield* note(
       `gangway: ${

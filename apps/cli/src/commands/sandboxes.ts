@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Command from "effect/unstable/cli/Command"
 import * as Flag from "effect/unstable/cli/Flag"
+import * as Flags from "../Flags.ts"
 import { printable } from "../render/Text.ts"
 import { account } from "../sandboxes/Daytona.ts"
 import { kinds } from "../sandboxes/Enter.ts"
@@ -19,9 +20,22 @@ const line = ({ id, labels, name, words }: Listed) =>
     ...(bridgeLabel in labels ? [`bridge ${labels[bridgeLabel]} in ${labels[directoryLabel]}`] : [])
   ].map(printable).join("  ")
 
+const json = Flags.json.pipe(Flag.withDescription("Prints one JSON object a line, a sandbox each"))
+
+const toJson = (kind: string, { created, id, labels, name, state }: Listed) =>
+  JSON.stringify({
+    kind,
+    id,
+    name,
+    state,
+    created,
+    bridge: labels[bridgeLabel],
+    directory: labels[directoryLabel]
+  })
+
 // Who has a key for Daytona needn't have Docker.
 const listed = Effect.gen(function*() {
-  const remote = (yield* kinds.daytona.list).map((listed) => ({ kind: kinds.daytona, listed }))
+  const remote = (yield* kinds.daytona.list).map((listed) => ({ kind: kinds.daytona, name: "daytona", listed }))
   const { note } = yield* Screen
   const local = Option.isSome(yield* account)
     ? yield* Effect.catch(
@@ -29,15 +43,15 @@ const listed = Effect.gen(function*() {
       (error) => Effect.as(note(`gangway: Docker isn't asked: ${printable(error.message)}\n`), [])
     )
     : yield* kinds.docker.list
-  return [...local.map((listed) => ({ kind: kinds.docker, listed })), ...remote]
+  return [...local.map((listed) => ({ kind: kinds.docker, name: "docker", listed })), ...remote]
 })
 
 const list = Command.make(
   "list",
-  {},
-  Effect.fn("gangway.sandboxes.list")(function*() {
+  { json },
+  Effect.fn("gangway.sandboxes.list")(function*({ json }) {
     const { write } = yield* Screen
-    for (const { listed: one } of yield* listed) yield* write(`${line(one)}\n`)
+    for (const { listed: one, name } of yield* listed) yield* write(`${json ? toJson(name, one) : line(one)}\n`)
   }, Effect.scoped)
 ).pipe(Command.withDescription("Lists the sandboxes that Gangway created, with Docker and, for you, with Daytona"))
 
@@ -47,14 +61,15 @@ const prune = Command.make(
     all: Flag.Boolean("all").pipe(
       Flag.withDescription("Removes also those that are used, or may be"),
       Flag.withDefault(false)
-    )
+    ),
+    json
   },
-  Effect.fn("gangway.sandboxes.prune")(function*({ all }) {
+  Effect.fn("gangway.sandboxes.prune")(function*({ all, json }) {
     const { write } = yield* Screen
-    for (const { kind, listed: one } of yield* listed) {
+    for (const { kind, listed: one, name } of yield* listed) {
       if (!all && !(yield* isIdle(kind, one))) continue
       yield* one.remove
-      yield* write(`removed ${line(one)}\n`)
+      yield* write(json ? `${toJson(name, one)}\n` : `removed ${line(one)}\n`)
     }
   }, Effect.scoped)
 ).pipe(
@@ -65,5 +80,9 @@ const prune = Command.make(
 
 export const sandboxes = Command.make("sandboxes").pipe(
   Command.withDescription("Lists and removes the sandboxes that Gangway created"),
+  Command.withExamples([
+    { command: "gangway sandboxes list", description: "What there is, with Docker and with Daytona" },
+    { command: "gangway sandboxes prune", description: "Removes those that nothing runs in" }
+  ]),
   Command.withSubcommands([list, prune])
 )

@@ -30,12 +30,14 @@ const turnId = Bridge.TurnId.make("tour")
 // So many deltas of the second text are read before the connection is cut.
 const cutAfter = 5
 
-/** Runs it, and answers whether each part was read exactly once. */
-export const tour = Effect.gen(function*() {
+/** Runs it, and answers whether each part was read exactly once. As JSON only what was counted is printed. */
+export const tour = Effect.fnUntraced(function*(json: boolean) {
   const fs = yield* FileSystem.FileSystem
   const path = yield* Path.Path
-  const { look, write } = yield* Screen
+  const screen = yield* Screen
+  const { look } = screen
   const { style } = look
+  const write = (text: string) => json ? Effect.void : screen.write(text)
 
   const root = yield* fs.realPath(yield* fs.makeTempDirectoryScoped({ prefix: "gangway-demo-" }))
   const [stateDirectory, directory, home] = ["state", "project", "agent"].map((name) => path.join(root, name)) as [
@@ -155,8 +157,10 @@ export const tour = Effect.gen(function*() {
   yield* say("Compared with the turn's file and with the agent's own journal:")
   const dress = lost + doubled === 0 && end.type === "finished" ? style.green : style.red
   yield* write(`\n${dress(style.bold(`${read.length} parts read, ${lost} lost, ${doubled} doubled`))}\n`)
+  const counted = { end: end.type, attempts, connections: sockets.count(), parts: read.length, lost, doubled }
+  if (json) yield* screen.write(`${JSON.stringify(counted)}\n`)
   return lost === 0 && doubled === 0 && end.type === "finished"
-}).pipe(Effect.scoped)
+}, Effect.scoped)
 
 const readJournal = Effect.fnUntraced(function*(home: string) {
   const fs = yield* FileSystem.FileSystem
