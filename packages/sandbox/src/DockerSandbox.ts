@@ -139,10 +139,15 @@ export const make = Effect.fnUntraced(function*(
   const found = yield* Effect.exit(client.call("create", ["image", "inspect", "--format", "{{.Id}}", options.image]))
   if (Exit.isFailure(found)) yield* client.call("create", ["pull", "--quiet", options.image], { timeout: false })
   let keep = false
+  const creation = `${Math.abs(yield* Random.nextInt).toString(36)}${Math.abs(yield* Random.nextInt).toString(36)}`
+  const labels = { ...options.labels, [label]: "1", [creationLabel]: creation }
   const own = yield* Scope.fork(yield* Effect.scope)
   return yield* Effect.gen(function*() {
     const id = yield* Effect.acquireRelease(
-      Effect.map(client.call("create", ["create", ...createArguments(label, options)]), (printed) => printed.trim()),
+      client.call("create", ["create", ...createArguments({ ...options, labels })]).pipe(
+        Effect.map((printed) => printed.trim()),
+        Effect.tapError(() => removeCreation(client, creation))
+      ),
       // What can't be removed now is found by its label.
       (id) => keep ? Effect.void : Effect.ignore(removeWith(client, id))
     )
@@ -238,6 +243,19 @@ export const remove = Effect.fnUntraced(function*(
 ): Effect.fn.Return<void, Sandbox.SandboxError, ChildProcessSpawner> {
   yield* removeWith(yield* Docker.make(options.client ?? ["docker"]), container)
 })
+
+// What a failed creation left is found by it.
+const creationLabel = "dev.gangway.creation"
+
+// The program that creates a container may be lost before it tells which one it is.
+const removeCreation = (client: Docker.Client, creation: string) =>
+  client.call("create", ["ps", "--all", "--quiet", "--no-trunc", "--filter", `label=${creationLabel}=${creation}`])
+    .pipe(
+      Effect.flatMap((ids) =>
+        Effect.forEach(ids.split("\n").filter((id) => id !== ""), (id) => removeWith(client, id))
+      ),
+      Effect.ignore
+    )
 
 const removeWith = (client: Docker.Client, container: string) =>
   client.call("remove", ["rm", "--force", "--volumes", container]).pipe(
@@ -369,7 +387,7 @@ const attachWith = Effect.fnUntraced(function*(
 
     endpoint: Effect.fnUntraced(function*(port) {
       const now = yield* Container.inspectOne(client, "endpoint", id)
-      if (!now.State.Running) {
+      if (!now.State.Running || now.State.Paused) {
         return yield* Docker.error("endpoint", new Sandbox.NotRunning({ problem: `it's ${now.State.Status}` }))
       }
       const address = Container.address(now, port, engine)

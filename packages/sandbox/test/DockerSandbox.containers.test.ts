@@ -168,6 +168,7 @@ describe("DockerSandbox", {
         })
         yield* docker("pause", id)
         assert.strictEqual((yield* reason(sandbox.readFile("/srv/log")))._tag, "NotRunning")
+        assert.strictEqual((yield* reason(sandbox.endpoint(4321)))._tag, "NotRunning")
         assert.strictEqual((yield* reason(sh(sandbox, ":")))._tag, "NotRunning")
         // Several hosts do it at once.
         const woken = yield* Effect.all(Array.from({ length: 5 }, () => sandbox.wake), { concurrency: "unbounded" })

@@ -9,6 +9,9 @@ export const toText = (words: ReadonlyArray<string>): string =>
 /** A script for `sh`, with its arguments from `$0` on, as text. */
 export const scriptText = (script: string, args: ReadonlyArray<string>): string => toText(["sh", "-c", script, ...args])
 
+// What an image's commands complain of is understood in no other language.
+const inEnglish = "LC_ALL=C; export LC_ALL"
+
 /**
  * Runs a command: `nonce directory command…`. It prints the first MiB of standard output and ends as the command does,
  * or prints the nonce where the directory isn't there. What is over a MiB is read and dropped, so that the command
@@ -24,6 +27,7 @@ exit "\${code:-1}"
 
 /** Makes the log for its owner alone, and looks for the working directory: `log its-directory directory`. */
 export const prepareScript = `
+${inEnglish}
 umask 077
 mkdir -p -- "$1" && : >>"$0" || exit 1
 [ -z "$2" ] || cd -- "$2"
@@ -42,6 +46,7 @@ exit $?
 
 /** Makes the directory of a file, and a private one to upload into, whose path it prints: `directory file`. */
 export const receiveScript = `
+${inEnglish}
 mkdir -p -- "$0" || exit 1
 if [ -d "$1" ]; then echo "$1: Is a directory"; exit 1; fi
 exec mktemp -d
@@ -49,6 +54,7 @@ exec mktemp -d
 
 /** Moves what was uploaded to its place: `uploaded mode file its-directory`. */
 export const placeScript = `
+${inEnglish}
 chmod "$1" "$0" && mv -f -- "$0" "$2"
 code=$?
 rm -rf -- "$3"

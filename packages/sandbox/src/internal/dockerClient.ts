@@ -104,20 +104,23 @@ type Reason =
 
 // In this order: what an engine says about a container may hold words of another line.
 const meanings: ReadonlyArray<readonly [RegExp, Reason]> = [
-  [/is restarting|removal of container .* is already in progress/i, Sandbox.Transient],
+  [/is restarting|removal of container .* is already in progress|marked for removal/i, Sandbox.Transient],
   [/is not running|is paused|is not paused|a paused container|container .* is stopped/i, Sandbox.NotRunning],
+  [/in a stopped (container|state|process)/i, Sandbox.NotRunning],
   [/permission denied while trying to connect|access denied|unauthorized|authentication required/i, Sandbox.Denied],
+  [/permission denied \(publickey|host key verification failed|x509:|tls: /i, Sandbox.Denied],
   [/no such (container|image)|manifest unknown|repository .* not found|name unknown/i, Sandbox.NotFound],
+  [/unable to resolve docker endpoint|client version .* is too (new|old)|http response to https/i, Sandbox.Unsupported],
   [
     /is the docker daemon running|error during connect|no such host|i\/o timeout|connection refused/i,
     Sandbox.Transient
   ],
-  [/port is already allocated|address already in use|no space left/i, Sandbox.Transient],
-  [/executable file not found|unable to find user|exec format error/i, Sandbox.Unsupported],
-  [
-    /invalid (reference|argument|value|mount|spec|port)|unknown (flag|shorthand)|conflicting options/i,
-    Sandbox.Unsupported
-  ],
+  [/port is already allocated|address already in use/i, Sandbox.Transient],
+  [/no space left|cannot allocate memory|temporarily unavailable|too many open files/i, Sandbox.Transient],
+  [/executable file not found|unable to find user|exec format error|runtime create failed/i, Sandbox.Unsupported],
+  // What the program makes of its own arguments.
+  [/^docker: (?!error response)|^(run|see) 'docker .*--help'|unknown (flag|shorthand)/im, Sandbox.Unsupported],
+  [/invalid (reference|argument|value|mount|spec|port)|is invalid|conflicting options/i, Sandbox.Unsupported],
   [/no matching (manifest|entries)|bind source path does not exist|network .* not found/i, Sandbox.Unsupported],
   [/is already in use by container|not a valid|must be|minimum memory limit|range of cpus/i, Sandbox.Unsupported]
 ]

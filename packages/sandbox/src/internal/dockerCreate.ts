@@ -4,14 +4,12 @@
 import type { CreateOptions, Mount } from "../DockerSandbox.ts"
 
 /** What `docker create` is called with. */
-export const createArguments = (label: string, options: CreateOptions): ReadonlyArray<string> => {
+export const createArguments = (options: CreateOptions): ReadonlyArray<string> => {
   const flag = (name: string, value: string | number | undefined) => value === undefined ? [] : [name, String(value)]
   const publish = options.network === "host" || options.network === "none" ? [] : options.ports ?? [4321]
   return [
     // Reaps what is left behind, and passes on the signal that stops it.
     "--init",
-    "--label",
-    `${label}=1`,
     ...Object.entries(options.labels ?? {}).flatMap(([name, value]) => ["--label", `${name}=${value}`]),
     ...flag("--name", options.name),
     ...flag("--memory", options.memory),

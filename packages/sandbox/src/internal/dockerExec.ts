@@ -11,13 +11,16 @@ import * as Fiber from "effect/Fiber"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import type { ChildProcessHandle } from "effect/unstable/process/ChildProcessSpawner"
-import type { SandboxError } from "../Sandbox.ts"
+import * as Sandbox from "../Sandbox.ts"
 import * as Docker from "./dockerClient.ts"
 
 const prelude = `exec 3>&2 2>/dev/null
 fail() { printf 'problem %s\\n' "$1" >&3; exit; }
 echo "pid $$" >&3
 d=$1; shift`
+
+// What an image's commands complain of is understood in no other language.
+const inEnglish = "LC_ALL=C; export LC_ALL"
 
 const enter = `if [ -n "$d" ]; then
   [ -e "$d" ] || fail "$d: No such file or directory"
@@ -36,7 +39,7 @@ echo "exit $?" >&3`
  * the client go, for that ends its input.
  */
 export const startScript = `${prelude}; l=$1; shift
-e=$( (umask 077 && mkdir -p -- "\${l%/*}/" && : >>"$l") 2>&1) || fail "$e"
+e=$( (${inEnglish}; umask 077 && mkdir -p -- "\${l%/*}/" && : >>"$l") 2>&1) || fail "$e"
 ${enter}
 { cat; echo read >&3; } | { "$@" 3>&-; echo "exit $?" >&3; } >>"$l" 2>&1`
 
@@ -46,7 +49,7 @@ kill -s KILL -- "-$1"
 echo "exit $?" >&3`
 
 /** Arguments: a directory that isn't asked for, and the file. It ends with 1 where there's none. */
-export const readScript = `${prelude}; exec 4>&1
+export const readScript = `${prelude}; ${inEnglish}; exec 4>&1
 e=$(cat -- "$1" 2>&1 >&4) && { echo "exit 0" >&3; exit; }
 case $e in *"No such file or directory") echo "exit 1" >&3 ;; *) fail "$e" ;; esac`
 
@@ -54,7 +57,7 @@ case $e in *"No such file or directory") echo "exit 1" >&3 ;; *) fail "$e" ;; es
  * Arguments: a directory that isn't asked for, the file, its mode, its size, and what its new content is called until
  * it's whole. A client that's gone ends its input early.
  */
-export const writeScript = `${prelude}; t=$1.$4
+export const writeScript = `${prelude}; ${inEnglish}; t=$1.$4
 [ ! -d "$1" ] || fail "$1: Is a directory"
 e=$( { mkdir -p -- "\${1%/*}/" && cat >"$t" && chmod "$2" "$t"; } 2>&1) || { rm -f -- "$t"; fail "$e"; }
 [ "$(wc -c <"$t")" -eq "$3" ] || { rm -f -- "$t"; fail "$1: cut off"; }
@@ -75,14 +78,16 @@ export interface ExecOptions {
 export interface Running {
   readonly handle: ChildProcessHandle
   /** The process in the container that leads it, once it's there, or why there's none. */
-  readonly pid: Effect.Effect<string, SandboxError>
+  readonly pid: Effect.Effect<string, Sandbox.SandboxError>
   /** Waits until the program has all of its input, or has ended. */
-  readonly read: Effect.Effect<void, SandboxError>
+  readonly read: Effect.Effect<void, Sandbox.SandboxError>
   /** Waits for its end. It fails where that isn't known, or where the script did nothing. */
-  readonly ended: Effect.Effect<{ readonly exitCode: number; readonly stdout: Uint8Array }, SandboxError>
+  readonly ended: Effect.Effect<{ readonly exitCode: number; readonly stdout: Uint8Array }, Sandbox.SandboxError>
 }
 
 const maxLines = 20
+
+const cutOff = "its container was stopped, or the connection to the engine lost, before it ended"
 
 /** Runs a script with `docker exec`, for as long as the scope. `target` names the container, and who runs it. */
 export const exec = (
@@ -90,7 +95,7 @@ export const exec = (
   operation: Docker.Operation,
   target: ReadonlyArray<string>,
   options: ExecOptions
-): Effect.Effect<Running, SandboxError, Scope.Scope> =>
+): Effect.Effect<Running, Sandbox.SandboxError, Scope.Scope> =>
   Effect.gen(function*() {
     const handle = yield* client.spawn(operation, [
       "exec",
@@ -105,8 +110,8 @@ export const exec = (
       ...options.args
     ], options.stdin)
 
-    const pid = yield* Deferred.make<string, SandboxError>()
-    const read = yield* Deferred.make<void, SandboxError>()
+    const pid = yield* Deferred.make<string, Sandbox.SandboxError>()
+    const read = yield* Deferred.make<void, Sandbox.SandboxError>()
     const said: Array<string> = []
     let exitCode: number | undefined
     let problem: string | undefined
@@ -141,6 +146,9 @@ export const exec = (
       Effect.flatMap((stdout) => {
         if (problem !== undefined) return Effect.fail(Docker.fromFile(operation, problem))
         if (exitCode !== undefined) return Effect.succeed({ exitCode, stdout })
+        if (said.length === 0 && Deferred.isDoneUnsafe(pid)) {
+          return Effect.fail(Docker.error(operation, new Sandbox.Transient({ problem: cutOff })))
+        }
         // Some engines say on standard output that there's nothing to run.
         const text = Deferred.isDoneUnsafe(pid) ? "" : new TextDecoder().decode(stdout.subarray(0, 4096))
         return Effect.fail(Docker.fromMessage(operation, `${said.join("\n")}\n${text}`))
