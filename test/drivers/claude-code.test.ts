@@ -40,6 +40,8 @@ const claude: Profile = {
         CLAUDE_CODE_MAX_RETRIES: "1",
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
         CLAUDE_CODE_TMPDIR: `${home}/temporary`,
+        // It runs commands by login shells: a user's own start-up files, and what they lock, have no place here.
+        HOME: `${home}/temporary`,
         ...env
       }
     }),

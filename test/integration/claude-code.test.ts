@@ -7,7 +7,7 @@ import { suite } from "./bridgedAgent.ts"
 suite({
   name: "Claude Code",
   agent: await installAgent("claude-code"),
-  options: ({ home, key, program, url }) => ({
+  options: ({ home, key, program, root, url }) => ({
     agent: "claude-code",
     command: program,
     apiKey: key,
@@ -15,6 +15,9 @@ suite({
     model: "scripted-model",
     configDirectory: home,
     env: {
+      // It runs commands by login shells. A user's own start-up files have no place here: one that was killed with its
+      // shell may have left a lock for which all later shells wait.
+      HOME: root,
       CLAUDE_CODE_MAX_RETRIES: "1",
       CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
       CLAUDE_CODE_TMPDIR: `${home}-temporary`
