@@ -169,8 +169,18 @@ export interface FollowOptions<E, R> {
    * Tried each second: gets the session's lock if it's free, and answers how to read on from the log that was opened
    * then; `undefined` while another bridge has it.
    */
-  readonly takeOver: Effect.Effect<TurnLog["read"] | undefined, E, R>
+  readonly takeOver: Effect.Effect<ReadOn<E> | undefined, E, R>
 }
+
+/**
+ * Reads a turn on, as `TurnLog.read` does; it may fail otherwise too.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type ReadOn<E> = (
+  options: Parameters<TurnLog["read"]>[0]
+) => Stream.Stream<ReadEvent, Bridge.PartNotFound | Bridge.TurnDamaged | Bridge.LogUnavailable | E>
 
 /**
  * Creates the file of a new turn, mode 0600: its header and its name are on the disk when this returns. A file that

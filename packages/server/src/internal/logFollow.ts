@@ -9,7 +9,7 @@ import * as FileSystem from "effect/FileSystem"
 import * as Option from "effect/Option"
 import * as Stream from "effect/Stream"
 import { LogFile } from "../LogFile.ts"
-import type { FollowOptions, ReadEvent, TurnLog } from "../TurnLog.ts"
+import type { FollowOptions, ReadEvent, ReadOn } from "../TurnLog.ts"
 import { LogLimits } from "./logLimits.ts"
 import { format, LogScan } from "./logLine.ts"
 import { scanFile } from "./logOpen.ts"
@@ -27,7 +27,7 @@ export const follow = <E, R>(
   Stream.suspend(() => {
     const cursor: Cursor = { next: options.from, attempt: options.attempt }
     // What comes after this file, which isn't the turn's any more, or is this bridge's now.
-    let then: TurnLog["read"] | "again" | undefined
+    let then: ReadOn<E> | "again" | undefined
     return Stream.concat(
       Stream.unwrap(followFile(options, cursor, (next) => {
         then = next
@@ -43,7 +43,7 @@ export const follow = <E, R>(
 const followFile = Effect.fnUntraced(function*<E, R>(
   { path, takeOver, turn }: FollowOptions<E, R>,
   cursor: Cursor,
-  goOn: (then: TurnLog["read"] | "again") => void
+  goOn: (then: ReadOn<E> | "again") => void
 ) {
   const fs = yield* FileSystem.FileSystem
   const files = yield* LogFile

@@ -34,7 +34,7 @@ export const make = Effect.fnUntraced(function*(
       const outcome = yield* core.holdIfFree
       if (outcome._tag === "Mine") return yield* readHeld(outcome.holding, file, turn, from, attempt)
       if (file.latest?.turn !== turn) return yield* turnNotFound(file, turn, yield* core.earlier(file))
-      return readOthers(turn, from, attempt)
+      return readOthers(file, turn, from, attempt)
     }))
 
   const readHeld = Effect.fnUntraced(function*(
@@ -60,7 +60,12 @@ export const make = Effect.fnUntraced(function*(
   })
 
   // Another bridge has the session: its file is read as it grows, until it ends or the other one died.
-  const readOthers = (turn: Bridge.TurnId, from: number, attempt: number | undefined) =>
+  const readOthers = (
+    onDisk: SessionFile.SessionFile,
+    turn: Bridge.TurnId,
+    from: number,
+    attempt: number | undefined
+  ): ReadStream =>
     TurnLog.follow({
       path: context.state.turnFile(id, turn),
       turn,
@@ -68,15 +73,23 @@ export const make = Effect.fnUntraced(function*(
       attempt,
       takeOver: Effect.map(Effect.option(core.holdIfFree), (outcome) => {
         if (outcome._tag === "None" || outcome.value._tag === "Busy") return undefined
-        const opened = outcome.value.holding.log()
-        if (opened === undefined || opened.log.turn !== turn) return undefined
-        return (options) =>
-          opened.reading(
-            opened.log.read(options),
-            () => new Bridge.LogUnavailable({ problem: "a newer turn took its place" })
-          )
+        const { holding } = outcome.value
+        if (holding.log()?.log.turn !== turn) return undefined
+        return (options): ReadStream => Stream.unwrap(readHeld(holding, onDisk, turn, options.from, options.attempt))
       })
-    }).pipe(Stream.provideContext(services))
+    }).pipe(
+      Stream.catchTag("LogUnavailable", (error) =>
+        Stream.unwrap(Effect.map(whyGone(turn), (gone) => Stream.fail(gone ?? error)))),
+      Stream.provideContext(services)
+    )
+
+  // What can't be read may be a turn that another bridge has removed by now.
+  const whyGone = (turn: Bridge.TurnId) =>
+    Effect.gen(function*() {
+      const file = yield* core.file
+      if (file === undefined) return new Bridge.SessionNotFound({ session: id })
+      return file.latest?.turn === turn ? undefined : turnNotFound(file, turn, yield* core.earlier(file))
+    }).pipe(Effect.orElseSucceed(() => undefined))
 
   return readTurn
 })
