@@ -14,6 +14,9 @@ export type BridgeCommand = readonly [string, ...Array<string>]
 
 const decodeCommand = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.NonEmptyArray(Schema.String)))
 
+// The directory that it's started in is the agent's: nothing in it says how Bun runs, or what's in the environment.
+const bun = [process.execPath, "--no-env-file", "--config=/dev/null"] as const
+
 /** Whether this runs from a checkout: a built one has other neighbours. */
 export const isSource = import.meta.path.endsWith(".ts")
 
@@ -32,12 +35,12 @@ export const find = Effect.fnUntraced(function*(given: Option.Option<string>) {
   if (Option.isSome(named)) return absolute(path, yield* parse(named.value))
 
   const sources = path.join(import.meta.dirname, "..", "..", "bridge", "src", "main.ts")
-  if (isSource && (yield* exists(sources))) return [process.execPath, sources] satisfies BridgeCommand
+  if (isSource && (yield* exists(sources))) return [...bun, sources] satisfies BridgeCommand
 
   const beside = path.join(path.dirname(Bun.isStandaloneExecutable ? process.execPath : Bun.main), "gangway-bridge")
   if (yield* exists(beside)) return [beside] satisfies BridgeCommand
   const installed = Option.liftThrowable(Bun.resolveSync)("@gangway/bridge/gangway-bridge.js", import.meta.dirname)
-  if (Option.isSome(installed)) return [process.execPath, installed.value] satisfies BridgeCommand
+  if (Option.isSome(installed)) return [...bun, installed.value] satisfies BridgeCommand
   const onPath = Bun.which("gangway-bridge")
   if (onPath !== null) return [onPath] satisfies BridgeCommand
   return yield* new UsageError({

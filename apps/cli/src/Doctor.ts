@@ -40,7 +40,8 @@ export const examine = Effect.fnUntraced(function*(needs: Needs, bridgeCommand: 
     Effect.map(stateDirectory, (one) => [one]),
     Effect.map(docker(needs), (one) => [one]),
     Effect.map(daytona(needs), (one) => [one]),
-    Effect.map(git, (one) => [one])
+    Effect.map(git, (one) => [one]),
+    Effect.map(node, (one) => [one])
   ], { concurrency: "unbounded" })
   return [runtime, system, ...checks.flat()]
 })
@@ -193,4 +194,17 @@ const probe = Effect.fnUntraced(
   },
   Effect.scoped,
   Effect.timeout(patience)
+)
+
+const node = Effect.map(
+  Effect.orElseSucceed(probe(["node", "--version"]), () => ({ exitCode: 127, stdout: "", stderr: "" })),
+  ({ exitCode, stdout }): Check =>
+    exitCode === 0
+      ? { check: "node", status: "ok", found: stdout }
+      : {
+        check: "node",
+        status: "missing",
+        found: "not found",
+        remedy: "install Node 22 or newer, with npm, for agents that npm installs"
+      }
 )

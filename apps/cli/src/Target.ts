@@ -2,7 +2,7 @@
  * Which session and turn a command is about: one that's named by flags, with whole ids, for scripts; by a word that's an
  * id or how one begins, for people; or the only one that there is.
  */
-import { Bridge } from "@gangway/protocol"
+import type { Bridge } from "@gangway/protocol"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { UsageError } from "./Failure.ts"

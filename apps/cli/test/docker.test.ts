@@ -8,13 +8,7 @@ import { prompt, run as runIt, start as startIt, test, until, type User } from "
 let engine: Docker.Docker["Service"]
 
 // Which engine it is, and where the bridge's builds are.
-const env = () => {
-  const at = engine.client.indexOf("--host")
-  return {
-    ...(at < 0 ? {} : { DOCKER_HOST: engine.client[at + 1]! }),
-    GANGWAY_BRIDGE_BUILDS: dirname(engine.bridge)
-  }
-}
+const env = () => ({ ...Docker.variables(engine), GANGWAY_BRIDGE_BUILDS: dirname(engine.bridge) })
 
 const run = (user: User, ...args: ReadonlyArray<string>) => runIt(user, args, { env: env() })
 const start = (user: User, ...args: ReadonlyArray<string>) => startIt(user, args, { env: env() })
