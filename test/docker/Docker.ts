@@ -32,6 +32,13 @@ export const skipped: string | undefined = await (async () => {
 /** How long the first file that uses it may wait. */
 export const patience = 300_000
 
+/** The variables by which a program of its own asks the same engine. */
+export const variables = ({ client }: Docker["Service"]): Readonly<Record<string, string>> => {
+  const at = client.indexOf("--host")
+  const given = at < 0 ? process.env["DOCKER_HOST"] : client[at + 1]
+  return given === undefined ? {} : { DOCKER_HOST: given }
+}
+
 // All files of a run share one, which ends after the process that runs them.
 const directory = `${tmpdir()}/gangway-test-docker-${process.ppid}`
 

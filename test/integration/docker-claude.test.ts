@@ -10,6 +10,7 @@ import { Effect, Fiber, FileSystem, Layer, Option, Redacted, Schedule, Stream } 
 import { ChildProcess, ChildProcessSpawner } from "effect/unstable/process"
 import { realpathSync } from "node:fs"
 import { dirname } from "node:path"
+import { run, test } from "../../apps/cli/test/fixtures/Gangway.ts"
 import * as Docker from "../docker/Docker.ts"
 import { installAgent } from "../installAgent.ts"
 import * as ModelServer from "../model/ModelServer.ts"
@@ -112,4 +113,91 @@ describe("Claude Code in a container", { skip: skipped !== undefined, meta: { sk
       180_000
     )
   })
+
+  test("changes a copy that a user pulls, with a key that's on no disk and in no list", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const engine = yield* Docker.Docker
+      const { bridge, client, image } = engine
+      const spawner = yield* ChildProcessSpawner.ChildProcessSpawner
+      const docker = (...args: ReadonlyArray<string>) =>
+        Effect.map(spawner.string(ChildProcess.make(client[0], [...client.slice(1), ...args])), (text) => text.trim())
+      const server = yield* ModelServer.start
+      const container = yield* Effect.acquireRelease(
+        docker(
+          "run",
+          "--detach",
+          "--init",
+          // Where the model is.
+          "--network=host",
+          "--user=agent",
+          "--env=PATH=/opt/claude:/bin",
+          `--mount=type=bind,source=${dirname(realpathSync(agent.program!))},target=/opt/claude,readonly`,
+          image,
+          "sleep",
+          "1000"
+        ),
+        (id) => Effect.ignore(docker("rm", "--force", id))
+      )
+      const env = {
+        ...Docker.variables(engine),
+        GANGWAY_BRIDGE_BUILDS: dirname(bridge),
+        ANTHROPIC_API_KEY: key,
+        ANTHROPIC_BASE_URL: server.url
+      }
+      yield* fs.writeFileString(`${user.directory}/given é`, "one\n")
+      const words = `Do it. ${
+        script(
+          { text: "First.", bash: "cat given*; echo two >> given*; mkdir -p new; echo made > new/file" },
+          { text: "Done." }
+        )
+      }`
+      const ran = yield* run(
+        user,
+        [
+          "run",
+          words,
+          "--agent",
+          "claude-code",
+          "--permissions",
+          "all",
+          "--sandbox",
+          "docker",
+          "--sandbox-id",
+          container
+        ],
+        { env }
+      )
+      assert.strictEqual(ran.exitCode, 0, ran.stderr)
+      assert.include(ran.stdout, "Done.")
+      assert.strictEqual(yield* fs.readFileString(`${user.directory}/given é`), "one\n")
+      const patch = yield* run(user, ["diff"], { env })
+      assert.include(patch.stdout, "+two")
+      const pulled = yield* run(user, ["pull"], { env })
+      assert.strictEqual(pulled.stdout, "changed  given é\nnew  new/file\n", pulled.stderr)
+      assert.strictEqual(yield* fs.readFileString(`${user.directory}/given é`), "one\ntwo\n")
+
+      // The key came on the launch line: here, in the engine and in the container it's nowhere but in the agent.
+      for (const text of [yield* docker("inspect", container), yield* docker("logs", container)]) {
+        assert.notInclude(text, key)
+      }
+      assert.include(
+        yield* docker("exec", "--user=root", container, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"),
+        "gangway-bridge"
+      )
+      const found = yield* docker(
+        "exec",
+        "--user=root",
+        container,
+        "sh",
+        "-c",
+        // By a pattern that isn't what it finds.
+        `grep -rl "sk-[S]ECRET" /var /tmp /root /srv /etc /home /run 2>/dev/null
+cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep "sk-[S]ECRET"
+:`
+      )
+      assert.strictEqual(found, "")
+      const here = yield* spawner.string(ChildProcess.make("sh", ["-c", `grep -rl "$0" "$1"; :`, key, user.root]))
+      assert.strictEqual(here, "")
+    }).pipe(Effect.provide(Docker.layer)))
 })
