@@ -57,7 +57,7 @@ export interface StateDirectory {
   readonly writeAtomic: (
     path: string,
     text: string,
-    options: { readonly sync: boolean }
+    options: { readonly sync: boolean | "text" }
   ) => Effect.Effect<void, Bridge.LogUnavailable>
 }
 
@@ -125,7 +125,8 @@ export const open = Effect.fnUntraced(function*(options: {
   const fs = yield* FileSystem.FileSystem
   const unusable = (problem: string) => new NotWritable({ path: options.path, problem })
 
-  const { names, path } = yield* Effect.gen(function*() {
+  const { holders, names, path } = yield* Effect.gen(function*() {
+    const holders = yield* holdersOf(options.path)
     const before = yield* Effect.catchIf(
       fs.readDirectory(options.path),
       (error) => error.reason._tag === "NotFound",
@@ -135,7 +136,7 @@ export const open = Effect.fnUntraced(function*(options: {
     // A directory with something in it may be somebody else's too; what's private is one level below.
     if (before.length === 0) yield* Effect.ignore(fs.chmod(options.path, directoryMode))
     yield* fs.access(options.path, { writable: true })
-    return { names: before, path: yield* fs.realPath(options.path) }
+    return { holders, names: before, path: yield* fs.realPath(options.path) }
   }).pipe(Effect.mapError((error) => unusable(problemOf(error))))
 
   const ownerFile = `${path}/owner.json`
@@ -171,7 +172,7 @@ export const open = Effect.fnUntraced(function*(options: {
     { concurrency: 2, discard: true }
   )
   // Also where another bridge made all this: it may have been killed before it got here.
-  yield* syncDirectory(path)
+  yield* Effect.forEach([path, ...holders], syncDirectory, { concurrency: "unbounded", discard: true })
   if (names.some((name) => name.endsWith(temporarySuffix))) yield* removeStale(path)
   if (names.includes("destroyed")) yield* removeStale(destroyedDirectory)
 
@@ -226,18 +227,19 @@ export const makeSessionDirectory = Effect.fnUntraced(function*(
 
 /**
  * Replaces a file as a whole: a reader, and whoever comes after a crash, sees the old text or the new one. With
- * `sync`, the new one is on the disk when this returns.
+ * `sync`, the new one is on the disk when this returns; with `"text"`, it's the old or the new one after a power cut,
+ * too, where without it may be neither.
  *
  * @category combinators
  * @since 0.1.0
  */
 export const writeAtomic = Effect.fnUntraced(
   function*(path: string, text: string, options: {
-    readonly sync: boolean
+    readonly sync: boolean | "text"
   }): Effect.fn.Return<void, PlatformError, FileSystem.FileSystem> {
     const fs = yield* FileSystem.FileSystem
     yield* withTemporary(path, text, options, (temporary) => fs.rename(temporary, path))
-    if (options.sync) yield* syncDirectory(parentOf(path))
+    if (options.sync === true) yield* syncDirectory(parentOf(path))
   },
   Effect.mapError(unavailable)
 )
@@ -332,6 +334,16 @@ const parentOf = (path: string): string => path.slice(0, path.lastIndexOf("/"))
 
 const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
 
+/** The directories that get a new name when this one is made: what's synced in it is lost with that. */
+const holdersOf = Effect.fnUntraced(function*(path: string) {
+  const fs = yield* FileSystem.FileSystem
+  const holders: Array<string> = []
+  for (let made = path; made !== "/" && !(yield* fs.exists(made)); made = holders[holders.length - 1]!) {
+    holders.push(parentOf(made) || "/")
+  }
+  return holders
+})
+
 const isLink = (path: string): Effect.Effect<boolean, never, FileSystem.FileSystem> =>
   Effect.flatMap(FileSystem.FileSystem, (fs) => Effect.isSuccess(fs.readLink(path)))
 
@@ -365,7 +377,7 @@ const syncDirectory = (path: string): Effect.Effect<void, never, FileSystem.File
 const withTemporary = <A>(
   path: string,
   text: string,
-  options: { readonly sync: boolean },
+  options: { readonly sync: boolean | "text" },
   use: (temporary: string) => Effect.Effect<A, PlatformError>
 ): Effect.Effect<A, PlatformError, FileSystem.FileSystem> =>
   Effect.gen(function*() {
@@ -376,7 +388,7 @@ const withTemporary = <A>(
         const file = yield* fs.open(temporary, { flag: "wx", mode: fileMode })
         yield* fs.chmod(temporary, fileMode)
         yield* file.writeAll(new TextEncoder().encode(text))
-        if (options.sync) yield* file.sync
+        if (options.sync !== false) yield* file.sync
       }))
       return yield* use(temporary)
     }).pipe(Effect.onError(() => Effect.ignore(fs.remove(temporary))))

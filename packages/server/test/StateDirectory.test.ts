@@ -173,9 +173,9 @@ describe("open", () => {
 
   for (const [name, before] of [["a new", undefined], ["what another bridge made of a", b1]] as const) {
     live(
-      `${name} directory is on the disk once it's open: its owner's text, and then all its names`,
+      `${name} directory is on the disk once it's open: its owner's text, and then all its names and its own`,
       Effect.gen(function*() {
-        const path = join(yield* temporary, "state")
+        const path = join(yield* temporary, "deep", "state")
         if (before !== undefined) yield* StateDirectory.open({ path, bridge: before })
         const synced: Array<string> = []
         const recording = patched(StateDirectory.open({ path, bridge: b1 }), (fs) => ({
@@ -186,7 +186,9 @@ describe("open", () => {
                   value: Effect.tap(file.sync, () =>
                     Effect.sync(() => {
                       synced.push(
-                        opened === path ? Fs.readdirSync(path).sort().join() : Fs.readFileSync(opened, "utf8")
+                        Fs.statSync(opened).isDirectory()
+                          ? Fs.readdirSync(opened).sort().join()
+                          : Fs.readFileSync(opened, "utf8")
                       )
                     }))
                 }
@@ -194,7 +196,7 @@ describe("open", () => {
         }))
         yield* recording
         const names = "destroyed,owner.json,sessions"
-        assert.deepStrictEqual(synced, before === undefined ? [`{"bridge":"b1"}\n`, names] : [names])
+        assert.sameMembers(synced, before === undefined ? [`{"bridge":"b1"}\n`, names, "state", "deep"] : [names])
       })
     )
   }

@@ -164,7 +164,7 @@ export const load = Effect.fnUntraced(function*(options: {
   const one = Semaphore.makeUnsafe(1)
   // A driver that was left behind may still ask for it when the session is let go: the file is another's by then.
   let letGo = false
-  const write = (next: SessionFile.SessionFile, sync: boolean) =>
+  const write = (next: SessionFile.SessionFile, sync: true | "text") =>
     letGo
       ? Effect.fail(new Bridge.LogUnavailable({ problem: `this bridge has let session ${session} go` }))
       : Effect.map(state.writeAtomic(state.sessionFile(session), `${encodeFile(next)}\n`, { sync }), () => {
@@ -180,7 +180,8 @@ export const load = Effect.fnUntraced(function*(options: {
   const note: Holding["note"] = (change) =>
     one.withPermit(Effect.suspend(() => {
       file = change(file!)
-      return Effect.ignore(write(file, false))
+      // It may be lost with the power, but not leave a file without its text in the place of the one before.
+      return Effect.ignore(write(file, "text"))
     }))
 
   const marker = file?.marker ?? remains?.marker ?? (yield* randomName)
