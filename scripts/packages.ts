@@ -5,6 +5,7 @@
 import { spawnSync } from "node:child_process"
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { join, resolve } from "node:path"
+import { runnable } from "./runnable.ts"
 import { thirdPartyLicences } from "./thirdParty.ts"
 
 type Manifest = {
@@ -146,8 +147,7 @@ const buildProgram = async (name: keyof typeof programs, directory: string): Pro
     external: [...programs[name]],
     metafile: true
   })
-  const text = (await output!.text()).replace(/^#!.*\n/, "")
-  writeFileSync(join(directory, file), `#!/usr/bin/env bun\n${text}`)
+  writeFileSync(join(directory, file), runnable(await output!.text()))
   chmodSync(join(directory, file), 0o755)
   writeFileSync(
     join(directory, "THIRD_PARTY_LICENSES"),

@@ -25,10 +25,11 @@ const agent = <Options extends Schema.Top & { readonly DecodingServices: never }
   })
 })
 
-// This very program, whether it runs compiled, bundled or from its sources.
+// This very program, whether it runs compiled, bundled or from its sources. Bun reads settings and variables where it's
+// started, and that's the session's directory, where anybody's files are.
 const scriptedAgentCommand = Bun.isStandaloneExecutable
   ? [process.execPath, "scripted-agent"] as const
-  : [process.execPath, Bun.main, "scripted-agent"] as const
+  : [process.execPath, "--no-env-file", "--config=/dev/null", Bun.main, "scripted-agent"] as const
 
 const scripted = () =>
   import("@gangway/drivers/Scripted").then(({ AgentCommand, Scripted }) => ({

@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { execFileSync } from "node:child_process"
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
-import { join } from "node:path"
+import { basename, join } from "node:path"
 import { eventually, isRunning } from "../../../packages/server/test/fixtures/processes.ts"
 import {
   connect,
@@ -22,6 +22,8 @@ const test = (name: string, body: () => Effect.Effect<void, any, any>, timeout?:
 
 const textOf = (parts: ReadonlyArray<{ readonly part: object }>) =>
   parts.map(({ part }) => "delta" in part ? part.delta : "").join("")
+
+const childrenOf = (pid: number) => /\d+/.exec(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8")) ?? undefined
 
 const hang = Scripted.toPrompt({ steps: [{ actions: [{ type: "text", text: "." }, { type: "hang" }] }] })
 
@@ -204,8 +206,8 @@ describe("gangway-bridge", () => {
         const build = new URL("../../../scripts/build.ts", import.meta.url).pathname
         execFileSync(process.execPath, [build, what, "--outdir", join(where.root, "built")])
         const file = join(where.root, "built", what === "bundle" ? "gangway-bridge.js" : "gangway-bridge")
-        const command = what === "bundle" ? [process.execPath, file] : [file]
-        assert.deepStrictEqual(readdirSync(join(where.root, "built")).length, 1)
+        const command = [file]
+        assert.sameMembers(readdirSync(join(where.root, "built")), [basename(file), "THIRD_PARTY_LICENSES"])
         const empty = join(where.root, "empty")
         mkdirSync(empty)
 
@@ -219,17 +221,21 @@ describe("gangway-bridge", () => {
         assert.strictEqual(textOf(parts), "Good morning, gangway")
         assert.deepStrictEqual(readdirSync(empty), [])
 
-        if (what === "bundle") return
         // The agent may write what it likes in its directory, and a bridge may be started there.
         const theirs = join(where.root, "theirs")
         mkdirSync(theirs)
         writeFileSync(join(theirs, "bunfig.toml"), `preload = ["./theirs.ts"]`)
         writeFileSync(join(theirs, "theirs.ts"), `require("node:fs").writeFileSync("ran", "")`)
-        writeFileSync(join(theirs, ".env"), "BUN_OPTIONS=--preload=./theirs.ts")
+        writeFileSync(join(theirs, ".env"), "THEIR_VARIABLE=theirs")
         const other = yield* place
-        yield* (yield* connect(
-          yield* isListening(other, yield* launch(`${launchLine(other)}\n`, { command, cwd: theirs }))
-        )).hello
+        const bridge = yield* launch(`${launchLine(other)}\n`, { command, cwd: theirs })
+        const another = yield* connect(yield* isListening(other, bridge))
+        yield* another.startSession("s1", theirs)
+        yield* another.startTurn("s1", "t1", "Good morning, gangway")
+        assert.strictEqual((yield* another.readTurn("s1", "t1")).end.type, "finished")
+        yield* another.startTurn("s1", "t2", hang)
+        const [agent] = yield* eventually("the agent", Effect.sync(() => childrenOf(bridge.pid)))
+        assert.notInclude(readFileSync(`/proc/${agent}/environ`, "utf8"), "THEIR_VARIABLE")
         assert.isFalse(existsSync(join(theirs, "ran")))
       }), 60_000)
   }
