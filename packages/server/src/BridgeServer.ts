@@ -110,13 +110,13 @@ export interface Options extends HandlerOptions {
 }
 
 /**
- * Why a bridge can't be served: the state directory is another bridge's, can't be used, or can't be written. The first
- * two have the `exitCode` of the program.
+ * Why a bridge can't be served: the state directory is another bridge's, or can't be used. Both have the `exitCode` of
+ * the program.
  *
  * @category errors
  * @since 0.1.0
  */
-export type ServeError = StateDirectory.OwnerMismatch | StateDirectory.NotWritable | Bridge.LogUnavailable
+export type ServeError = StateDirectory.OwnerMismatch | StateDirectory.NotWritable
 
 /**
  * The options that the bridge relies on, for the program to give to its HTTP server as `websocket`.
@@ -252,7 +252,7 @@ const serveScoped = Effect.fnUntraced(function*(driver: Driver, options: Options
     bridge: options.bridge,
     launch,
     port: portOf(server)
-  })
+  }).pipe(Effect.mapError(({ problem }) => new StateDirectory.NotWritable({ path: core.state.path, problem })))
   yield* Deferred.succeed(owned, ownership)
   yield* Effect.forkScoped(Effect.andThen(ownership.replaced, core.yieldToNewer))
   if (options.keepAwake !== undefined) yield* Effect.forkScoped(keepAwake(activity, options.keepAwake))

@@ -13,6 +13,7 @@ import type * as PlatformError from "effect/PlatformError"
 import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
+import { explained } from "./internal/unavailable.ts"
 
 /**
  * A file open for reading, by any number of fibers at once.
@@ -92,7 +93,7 @@ export class LogFileError extends Data.TaggedError("LogFileError")<{
 export const errorFromCode = (operation: string, code: string): LogFileError =>
   new LogFileError({
     kind: code === "ENOSPC" || code === "EDQUOT" ? "disk-full" : code === "ENOENT" ? "not-found" : "unknown",
-    problem: `${operation}: ${code}`
+    problem: `${operation}: ${code === "EISDIR" || code === "ENOTDIR" ? explained(code) : code}`
   })
 
 /**

@@ -130,11 +130,11 @@ export const take = Effect.fnUntraced(function*(options: {
   let looks = 0
   let killed = false
   while (true) {
-    yield* StateDirectory.makeSessionDirectory(directory)
+    yield* StateDirectory.makeSessionDirectory(directory, { toDestroy: options.reason === "destroyed" })
     const outcome = yield* tryAcquire(directory, options.holder)
     if (outcome._tag === "Acquired") {
       // It's answered, whoever asked; what comes from now on is for this holder.
-      return yield* Effect.ignore(fs.remove(requestFile(directory)))
+      return yield* Effect.ignore(fs.remove(requestFile(directory), { recursive: true, force: true }))
     }
     const { holder } = outcome
     const busy = busyBy(options.session, holder)

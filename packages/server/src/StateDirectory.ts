@@ -217,9 +217,13 @@ export const open = Effect.fnUntraced(function*(options: {
  * @since 0.1.0
  */
 export const makeSessionDirectory = Effect.fnUntraced(function*(
-  directory: string
+  directory: string,
+  options: {
+    /** Whether it's made to be removed, with whatever has the place of its turns. By default false. */
+    readonly toDestroy?: boolean | undefined
+  } = {}
 ): Effect.fn.Return<void, Bridge.LogUnavailable, FileSystem.FileSystem> {
-  for (const made of [directory, turnsDirectory(directory)]) {
+  for (const made of options.toDestroy === true ? [directory] : [directory, turnsDirectory(directory)]) {
     // What's synced in it is lost with its name.
     if (yield* makePrivateDirectory(made)) yield* syncDirectory(parentOf(made))
   }
@@ -363,7 +367,7 @@ const makePrivateDirectory = Effect.fnUntraced(function*(
   }
   const { type } = yield* Effect.mapError(fs.stat(path), unavailable)
   if (type !== "Directory" || (yield* isLink(path))) {
-    return yield* new Bridge.LogUnavailable({ problem: `${nameOf(path)} is not a directory of this state directory` })
+    return yield* new Bridge.LogUnavailable({ problem: `${nameOf(path)} is not a directory: remove it` })
   }
   return false
 })

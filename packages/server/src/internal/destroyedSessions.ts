@@ -32,7 +32,12 @@ export const make = Effect.fnUntraced(function*(
     // What's being written has another name.
     Effect.map(fs.readDirectory(state.destroyedDirectory), (names) => names.filter(Schema.is(Bridge.SessionId))),
     Effect.forEach(
-      (name) => Effect.flatMap(isRecent(name), (recent) => recent ? Effect.void : fs.remove(pathOf(name))),
+      (name) =>
+        Effect.flatMap(
+          isRecent(name),
+          // Whatever has its place: what says nothing is of no use.
+          (recent) => recent ? Effect.void : Effect.ignore(fs.remove(pathOf(name), { recursive: true, force: true }))
+        ),
       { concurrency: 16, discard: true }
     )
   )

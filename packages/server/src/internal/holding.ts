@@ -17,7 +17,7 @@ import type { BridgeContext } from "./bridgeContext.ts"
 import { randomName } from "./digest.ts"
 import * as EarlierTurns from "./earlierTurns.ts"
 import * as SessionFile from "./sessionFile.ts"
-import { unavailable } from "./unavailable.ts"
+import { codeOf, unavailable } from "./unavailable.ts"
 
 /** A turn's log that stays open while somebody reads it, also after a newer turn took its place. */
 export interface OpenLog {
@@ -76,8 +76,8 @@ const reading = <A>(decode: (json: unknown) => Option.Option<A>) =>
     const text = yield* fs.readFileString(path).pipe(
       Effect.asSome,
       Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.succeedNone),
-      // What can't be read at all, such as a directory in its place, says as little as an empty file.
-      Effect.catchIf((error) => error.reason._tag === "BadResource", () => Effect.succeedSome("")),
+      // A directory in its place says as little as an empty file.
+      Effect.catchIf((error) => codeOf(error) === "EISDIR", () => Effect.succeedSome("")),
       Effect.mapError(unavailable)
     )
     if (Option.isNone(text)) return undefined
@@ -209,8 +209,11 @@ export const load = Effect.fnUntraced(function*(options: {
     const { latest } = file
     // A turn's file that the session doesn't name: its prompt never reached the agent.
     const named = latest === undefined ? undefined : state.turnFile(session, latest.turn)
-    for (const path of yield* state.turnFiles(session)) {
-      if (path !== named) yield* Effect.ignore(fs.remove(path))
+    const paths = yield* state.turnFiles(session).pipe(
+      (paths) => options.toDestroy ? Effect.orElseSucceed(paths, () => []) : paths
+    )
+    for (const path of paths) {
+      if (path !== named) yield* Effect.ignore(fs.remove(path, { recursive: true, force: true }))
     }
     if (latest !== undefined) {
       log = yield* openLog(

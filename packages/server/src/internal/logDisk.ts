@@ -124,6 +124,8 @@ export const make = Effect.fnUntraced(function*(
     cutBack,
     writeSynced,
     keepReserve: reserve === undefined ? Effect.void : Effect.ignore(keepReserve(reserve)),
-    freeReserve: reserve === undefined ? Effect.void : Effect.ignore(fs.remove(reserve))
+    freeReserve: reserve === undefined
+      ? Effect.void
+      : Effect.ignore(fs.remove(reserve, { recursive: true, force: true }))
   }
 })

@@ -46,6 +46,9 @@ export const scanFile = Effect.fnUntraced(function*(
   return false
 })
 
+// Also a directory.
+const whateverIsThere = { recursive: true, force: true } as const
+
 const directoryOf = (path: string) => path.slice(0, path.lastIndexOf("/"))
 
 /** Creates the file of a new turn; an unnamed one of that path is replaced. */
@@ -57,7 +60,7 @@ export const create = Effect.fnUntraced(function*(
   const files = yield* LogFile
   const bytes = encoder.encode(`${headerLine(header)}\n`)
   const { reader, writer } = yield* Effect.gen(function*() {
-    yield* Effect.ignore(fs.remove(path))
+    yield* Effect.ignore(fs.remove(path, whateverIsThere))
     const writer = yield* files.create(path)
     yield* writeWhole(writer, bytes)
     yield* writer.sync
@@ -174,14 +177,14 @@ const makeRepair = Effect.fnUntraced(function*(options: {
   const size = view.index.size
   const temporary = `${path}.repair`
   const keepAside = damaged === undefined ? Effect.void : Effect.andThen(
-    Effect.ignore(fs.remove(damaged)),
+    Effect.ignore(fs.remove(damaged, whateverIsThere)),
     Effect.catch(fs.link(path, damaged), () => fs.copyFile(path, damaged))
   )
 
   return Effect.fnUntraced(function*(bytes: Uint8Array): Effect.fn.Return<LogWriter, LogFileError> {
     const opened = yield* Scope.fork(scope)
     return yield* Effect.gen(function*() {
-      yield* Effect.ignore(fs.remove(temporary))
+      yield* Effect.ignore(fs.remove(temporary, whateverIsThere))
       const writer = yield* files.create(temporary)
       if (header !== undefined) {
         yield* writeWhole(writer, encoder.encode(`${headerLine(header)}\n`))

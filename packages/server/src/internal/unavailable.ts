@@ -11,24 +11,38 @@ const meanings: Readonly<Record<string, string>> = {
   EDQUOT: "the user's quota is used up",
   EEXIST: "something else has that name",
   EIO: "the disk fails",
+  EISDIR: "a directory has its place: remove it",
   EMFILE: "too many files are open",
   ENFILE: "too many files are open",
   ENOENT: "it isn't there and can't be made",
   ENOSPC: "no space is left",
-  ENOTDIR: "a part of its path is a file",
+  ENOTDIR: "a file has a directory's place: remove it",
+  ENOTEMPTY: "a directory has its place: remove it",
   EPERM: "that isn't permitted",
   EROFS: "the file system is read-only"
 }
 
-/** What failed: the file's name, the operation and the system's code, with what that means. */
-export const problemOf = ({ reason }: PlatformError): string => {
-  const cause = reason.cause
-  const code = Predicate.hasProperty(cause, "code") && typeof cause.code === "string" ? cause.code : reason._tag
-  const path = reason._tag !== "BadArgument" && typeof reason.pathOrDescriptor === "string"
-    ? `${reason.pathOrDescriptor.slice(reason.pathOrDescriptor.lastIndexOf("/") + 1)}: `
-    : ""
+/** A code of the system, with what that means. */
+export const explained = (code: string): string => {
   const meaning = meanings[code]
-  return `${path}${reason.method}: ${code}${meaning === undefined ? "" : ` (${meaning})`}`
+  return meaning === undefined ? code : `${code} (${meaning})`
+}
+
+/** The system's code of an error, or what Effect calls it. */
+export const codeOf = ({ reason }: PlatformError): string => {
+  const { cause } = reason
+  return Predicate.hasProperty(cause, "code") && typeof cause.code === "string" ? cause.code : reason._tag
+}
+
+/** What failed: the file's name, the operation and the system's code, with what that means. */
+export const problemOf = (error: PlatformError): string => {
+  const { reason } = error
+  const code = codeOf(error)
+  const path = reason._tag !== "BadArgument" && typeof reason.pathOrDescriptor === "string"
+    // What's in the way is above it.
+    ? `${reason.pathOrDescriptor.split("/").slice(code === "ENOTDIR" ? -2 : -1).join("/")}: `
+    : ""
+  return `${path}${reason.method}: ${explained(code)}`
 }
 
 /** @internal */
