@@ -127,6 +127,65 @@ echo new > "node/new file"`
       git(user, "apply", "--check", `${user.root}/patch`)
     }))
 
+  test("copies submodules, links and names of any kind, and what Git doesn't know of them stays here", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const at = (name: string) => `${user.directory}/${name}`
+      const inner = { directory: `${user.root}/inner` } as User
+      yield* fs.makeDirectory(inner.directory)
+      yield* fs.writeFileString(`${inner.directory}/of the module`, "one\n")
+      git(inner, "init", "--quiet")
+      git(inner, "add", ".")
+      git(inner, "commit", "--quiet", "-m", "begun")
+      git(user, "init", "--quiet")
+      git(user, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", inner.directory, "a module")
+      git(user, "clone", "--quiet", inner.directory, "not added")
+      const names = ["-dash", " space ", "new\nline", "tab\t", "*", "[a]$x", "ünï🙂", "e\u0301", "'q' \"d\" \\b", "#"]
+      for (const name of names) yield* fs.writeFileString(at(name), `of ${name}`)
+      yield* fs.writeFileString(at("empty"), "")
+      yield* fs.makeDirectory(at("here only"))
+      yield* fs.symlink("nowhere", at("dangling"))
+      yield* fs.symlink("a module", at("to a directory"))
+      yield* fs.symlink("/etc/hostname", at("absolute"))
+      git(user, "add", "a module", ".gitmodules")
+      git(user, "commit", "--quiet", "-m", "begun")
+
+      // Two changes of each file; and what's neither file nor link.
+      const script = `set -e
+ls -A >listed
+for name in ${
+        names.map((name) => `'./${name.replaceAll("'", "'\\''")}'`).join(" ")
+      }; do printf ' changed' >>"$name"; done
+echo two >>'a module/of the module'
+echo two >>'not added/of the module'
+ln -sfn elsewhere dangling
+rm 'to a directory'; mkdir 'to a directory'; echo x >'to a directory/file'
+mkfifo pipe; mkdir -p nothing/in/it
+rm empty; mkdir empty; echo x >empty/file`
+      const ran = yield* run(user, ...inDaytona(prompt(shell(script)), "--session", "s1"))
+      assert.strictEqual(ran.exitCode, 0, ran.stderr)
+      const pulled = yield* run(user, "pull")
+      assert.strictEqual(pulled.exitCode, 0, pulled.stderr)
+      for (const name of names) assert.strictEqual(yield* fs.readFileString(at(name)), `of ${name} changed`)
+      for (const name of ["a module", "not added"]) {
+        assert.strictEqual(yield* fs.readFileString(at(`${name}/of the module`)), "one\ntwo\n")
+        // It's a repository as before.
+        assert.include(git({ directory: at(name) } as User, "status", "--short"), "of the module")
+      }
+      assert.strictEqual(yield* fs.readLink(at("dangling")), "elsewhere")
+      assert.strictEqual(yield* fs.readLink(at("absolute")), "/etc/hostname")
+      for (const name of ["to a directory", "empty"]) {
+        assert.strictEqual(yield* fs.readFileString(at(`${name}/file`)), "x\n")
+      }
+      const listed = yield* fs.readFileString(at("listed"))
+      for (const name of ["here only", ".gitmodules"]) {
+        assert.strictEqual(listed.split("\n").includes(name), name === ".gitmodules")
+        assert.isTrue(yield* fs.exists(at(name)))
+      }
+      for (const name of ["pipe", "nothing"]) assert.isFalse(yield* fs.exists(at(name)))
+      assert.include((yield* run(user, "pull")).stderr, "there's nothing to pull")
+    }))
+
   test("finds its sandbox again to attach and to abort, also after it was stopped, and prunes it", (user) =>
     Effect.gen(function*() {
       const host = yield* startIt(

@@ -176,8 +176,10 @@ ln "$place/copy" "$root/copy" || { [ -e "$root/copy" ] && rm -rf "$place"; }`
 
 const listScript = `cd "$1" && find . -name .git -prune -o \\( -type f -o -type l \\) -print0 >"$2/files"`
 
-// A long list is several archives, one after the other.
+// A long list is several archives, one after the other. GNU's takes what follows a backslash for something else.
 const packScript = `cd "$1" && rm -f "$2/archive" && : >"$2/archive" || exit 1
+tar --no-unquote --version >/dev/null 2>&1 && unquote=--no-unquote || unquote=
+export unquote
 xargs -0 sh -c 'to=$0
-tar -cf "$to/part" "$@" && cat "$to/part" >>"$to/archive" && rm -f "$to/part"' "$2" <"$2/list" >/dev/null 2>&1 || exit 1
+tar $unquote -cf "$to/part" "$@" && cat "$to/part" >>"$to/archive" && rm -f "$to/part"' "$2" <"$2/list" >/dev/null 2>&1 || exit 1
 wc -c <"$2/archive"`

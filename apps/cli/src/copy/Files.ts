@@ -2,6 +2,7 @@
  * The files of a directory on this machine: read to be copied, and changed by what comes back.
  */
 import * as Effect from "effect/Effect"
+import { createHash } from "node:crypto"
 import * as fs from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { UsageError } from "../Failure.ts"
@@ -27,7 +28,7 @@ export const read = Effect.fnUntraced(function*(directory: string) {
         if (path.includes("\ufffd")) throw tooMuch(`the name ${path} in ${directory} isn't UTF-8`)
         const file = join(directory, path)
         const found = await statOf(file)
-        // Deleted, and Git wasn't told yet; or a repository in this one.
+        // Deleted, and Git wasn't told yet; or a submodule that isn't there.
         if (found === undefined || !(found.isFile() || found.isSymbolicLink())) continue
         bytes += found.size
         if (bytes > limits.bytes) throw tooMuch(`${directory} has more than 256 MiB`)
@@ -88,11 +89,26 @@ export const objection = (directory: string, { isNew, path, to }: Change, others
     catch: (error) => new CopyFailed({ problem: (error as Error).message })
   })
 
-/** Makes a change in a directory; a reader sees a file as it was or as it is then. */
-export const change = (directory: string, { path, to }: Change, content: Uint8Array) =>
+// The blob that a file is now, if it's one that Git knows.
+const blobOf = async (file: string, like: string) => {
+  const found = await statOf(file)
+  if (found === undefined || !(found.isFile() || found.isSymbolicLink())) return undefined
+  const content = found.isSymbolicLink() ? await fs.readlink(file, { encoding: "buffer" }) : await fs.readFile(file)
+  return createHash(like.length === 40 ? "sha1" : "sha256").update(`blob ${content.length}\0`).update(content)
+    .digest("hex")
+}
+
+/**
+ * Makes a change in a directory; a reader sees a file as it was or as it is then. It fails where the file isn't what it
+ * was any more when it was read.
+ */
+export const change = (directory: string, { from, path, to }: Change, content: Uint8Array) =>
   Effect.tryPromise({
     try: async () => {
       const file = join(directory, path)
+      if (from !== undefined && await blobOf(file, from) !== from) {
+        throw new Error(`${path} was changed here meanwhile: pull again`)
+      }
       if (to === undefined) {
         await fs.rm(file, { force: true })
         // Git knows no empty directories.

@@ -3,6 +3,8 @@
  * copied, what is in the sandbox, what is here. Files are in it byte for byte, whatever the user's Git is set to.
  */
 import * as Effect from "effect/Effect"
+import { existsSync, lstatSync } from "node:fs"
+import { join } from "node:path"
 import { UsageError } from "../Failure.ts"
 import { CopyFailed } from "./CopyFailed.ts"
 import type { Entry } from "./Tar.ts"
@@ -10,6 +12,8 @@ import type { Entry } from "./Tar.ts"
 /** How a file of one state is in another. */
 export interface Change {
   readonly path: string
+  /** The blob that it was; absent where there was none before. */
+  readonly from?: string | undefined
   /** Absent where the file is deleted. */
   readonly to?: { readonly mode: Entry["mode"]; readonly blob: string } | undefined
   /** Whether there was none before. */
@@ -77,11 +81,12 @@ export const open = Effect.fnUntraced(function*(directory: string) {
           const words = split(stdout)
           const changes: Array<Change> = []
           for (let i = 0; i + 1 < words.length; i += 2) {
-            const [, mode, , blob, status] = words[i]!.split(" ")
+            const [, mode, from, blob, status] = words[i]!.split(" ")
             const to = { mode: mode as Entry["mode"], blob: blob! }
             changes.push({
               path: words[i + 1]!,
               isNew: status === "A",
+              ...(status === "A" ? {} : { from: from! }),
               ...(status === "D" ? {} : { to })
             })
           }
@@ -115,15 +120,31 @@ export const open = Effect.fnUntraced(function*(directory: string) {
   return trees
 })
 
-/** The files that Git has in a directory, tracked or not ignored; `None` where there's no repository. */
-export const listFiles = Effect.fnUntraced(function*(directory: string) {
+/**
+ * The files that Git has in a directory, tracked or not ignored, with those of the repositories in it, as submodules are;
+ * `undefined` where there's no repository.
+ */
+export const listFiles: (
+  directory: string
+) => Effect.Effect<ReadonlyArray<string> | undefined, CopyFailed | UsageError> = Effect.fnUntraced(function*(
+  directory: string
+) {
   const inside = yield* run(["-C", directory, "rev-parse", "--is-inside-work-tree"], { codes: [0, 128] })
   if (inside.stderr.includes("dubious ownership")) {
     return yield* new UsageError({ problem: `${directory} is another user's repository, as Git says` })
   }
   if (inside.stdout.toString().trim() !== "true") return undefined
   const listed = yield* run(["-C", directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], {})
-  return [...new Set(split(listed.stdout))]
+  const paths = yield* Effect.forEach(new Set(split(listed.stdout)), (listed) => {
+    // One that nobody has added has a slash behind it.
+    const path = listed.replace(/\/$/, "")
+    const inner = join(directory, path)
+    const isDirectory = lstatSync(inner, { throwIfNoEntry: false })?.isDirectory() === true
+    return isDirectory && existsSync(join(inner, ".git"))
+      ? Effect.map(listFiles(inner), (files = []) => files.map((file) => `${path}/${file}`))
+      : Effect.succeed([path])
+  })
+  return paths.flat()
 })
 
 // Nothing of the user's or the system's settings counts for the states.
