@@ -5,6 +5,7 @@
  * anyway: they run as the same user.
  */
 import type { AgentProcess, AgentProcesses } from "@gangway/server/Supervisor"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FileSystem from "effect/FileSystem"
 import * as Path from "effect/Path"
@@ -30,7 +31,14 @@ interface Terminal {
   output: string
   truncated: boolean
   released: boolean
-  exit: { readonly code: number | undefined; readonly signal: string | undefined } | undefined
+  /** How it ended, once all its output is there. */
+  readonly ended: Deferred.Deferred<Exited>
+  exit: Exited | undefined
+}
+
+interface Exited {
+  readonly code: number | undefined
+  readonly signal: string | undefined
 }
 
 export interface Options {
@@ -43,11 +51,13 @@ export const make = Effect.fnUntraced(function*({ directory, processes }: Option
   const context = yield* Effect.context<FileSystem.FileSystem | Path.Path | Scope.Scope>()
   const terminals = new Map<string, Terminal>()
   let made = 0
+  /** How many are about to be there. */
+  let starting = 0
 
   const read = Effect.fnUntraced(function*({ limit, line, path }: typeof ReadTextFile.Type) {
     const fs = yield* FileSystem.FileSystem
     const file = yield* checked(path)
-    const { size } = yield* fs.stat(file)
+    const { size } = yield* regular(file)
     if (size > maxFileBytes) return yield* refused(`${path} is longer than ${maxFileBytes} bytes`)
     const content = yield* fs.readFileString(file)
     if ((line ?? undefined) === undefined && (limit ?? undefined) === undefined) return { content }
@@ -60,33 +70,39 @@ export const make = Effect.fnUntraced(function*({ directory, processes }: Option
     const fs = yield* FileSystem.FileSystem
     const file = yield* checked(path)
     const { dirname } = yield* Path.Path
+    if (yield* fs.exists(file)) yield* regular(file)
     yield* fs.makeDirectory(dirname(file), { recursive: true })
     yield* fs.writeFileString(file, content)
     return {}
   })
 
   const create = Effect.fnUntraced(function*(asked: typeof CreateTerminal.Type) {
-    if (terminals.size >= maxTerminals) {
+    if (terminals.size + starting >= maxTerminals) {
       const [oldest] = [...terminals].find(([, { released }]) => released) ?? []
       if (oldest === undefined) return yield* refused(`there are ${maxTerminals} terminals: release some`)
       terminals.delete(oldest)
     }
     const { args, command } = asked
-    const process = yield* processes.spawn({
-      command: "sh",
-      // Without arguments it's a line for the shell. Either way both outputs are one, as in a terminal.
-      args: args === undefined || args === null || args.length === 0
-        ? ["-c", `exec 2>&1\n${command}`]
-        : ["-c", "exec \"$0\" \"$@\" 2>&1", command, ...args],
-      cwd: asked.cwd ?? directory,
-      env: Object.fromEntries((asked.env ?? []).map(({ name, value }) => [name, value]))
-    })
+    starting++
+    const process = yield* Effect.ensuring(
+      processes.spawn({
+        command: "sh",
+        // Without arguments it's a line for the shell. Either way both outputs are one, as in a terminal.
+        args: args === undefined || args === null || args.length === 0
+          ? ["-c", `exec 2>&1\n${command}`]
+          : ["-c", "exec \"$0\" \"$@\" 2>&1", command, ...args],
+        cwd: asked.cwd ?? directory,
+        env: Object.fromEntries((asked.env ?? []).map(({ name, value }) => [name, value]))
+      }),
+      Effect.sync(() => void starting--)
+    )
     const terminal: Terminal = {
       process,
-      limit: Math.min(asked.outputByteLimit ?? maxOutput, maxOutput),
+      limit: Math.min(Math.max(asked.outputByteLimit ?? maxOutput, 0), maxOutput),
       output: "",
       truncated: false,
       released: false,
+      ended: Deferred.makeUnsafe(),
       exit: undefined
     }
     const terminalId = `terminal-${++made}`
@@ -94,14 +110,18 @@ export const make = Effect.fnUntraced(function*({ directory, processes }: Option
     yield* process.lines.pipe(
       Stream.runForEach((line) =>
         Effect.sync(() => {
-          const output = `${terminal.output}${line}\n`
-          terminal.truncated ||= output.length > terminal.limit
-          terminal.output = output.slice(-terminal.limit)
+          terminal.output += `${line}\n`
+          terminal.truncated ||= terminal.output.length > terminal.limit
+          // Cutting costs as much as there is, so not with each line.
+          if (terminal.output.length > 2 * terminal.limit) terminal.output = outputOf(terminal)
         })
       ),
       Effect.ignore,
       Effect.andThen(process.exit),
-      Effect.flatMap((exit) => Effect.sync(() => void (terminal.exit = exit))),
+      Effect.flatMap((exit) => {
+        terminal.exit = exit
+        return Deferred.succeed(terminal.ended, exit)
+      }),
       Effect.forkScoped
     )
     return { terminalId }
@@ -114,7 +134,7 @@ export const make = Effect.fnUntraced(function*({ directory, processes }: Option
       : Effect.succeed(terminal)
   }
 
-  const statusOf = ({ code, signal }: NonNullable<Terminal["exit"]>) => ({
+  const statusOf = ({ code, signal }: Exited) => ({
     exitCode: code ?? null,
     signal: signal ?? null
   })
@@ -140,14 +160,14 @@ export const make = Effect.fnUntraced(function*({ directory, processes }: Option
     "fs/write_text_file": on(WriteTextFile, write),
     "terminal/create": on(CreateTerminal, create),
     "terminal/output": on(TerminalRequest, (asked) =>
-      Effect.map(terminalOf(asked), ({ exit, output, truncated }) => ({
-        output,
-        truncated,
-        ...(exit === undefined ? {} : { exitStatus: statusOf(exit) })
+      Effect.map(terminalOf(asked), (terminal) => ({
+        output: outputOf(terminal),
+        truncated: terminal.truncated,
+        ...(terminal.exit === undefined ? {} : { exitStatus: statusOf(terminal.exit) })
       }))),
     "terminal/wait_for_exit": on(
       TerminalRequest,
-      (asked) => Effect.flatMap(terminalOf(asked), ({ process }) => Effect.map(process.exit, statusOf))
+      (asked) => Effect.flatMap(terminalOf(asked), ({ ended }) => Effect.map(Deferred.await(ended), statusOf))
     ),
     "terminal/kill": on(
       TerminalRequest,
@@ -165,11 +185,23 @@ export const make = Effect.fnUntraced(function*({ directory, processes }: Option
     answer: (method: string): ((params: Schema.Json) => Effect.Effect<Schema.Json, RpcError>) | undefined =>
       methods[method],
     /** What a terminal has printed, for the result of the call that it's part of. */
-    outputOf: (terminal: string): string | undefined => terminals.get(terminal)?.output
+    outputOf: (terminal: string): string | undefined => {
+      const found = terminals.get(terminal)
+      return found === undefined ? undefined : outputOf(found)
+    }
   }
 })
 
+const outputOf = ({ limit, output }: Terminal): string => output.slice(Math.max(0, output.length - limit))
+
 const refused = (message: string) => new RpcError({ code: RpcCode.invalidParams, message })
+
+/** A pipe or a device would be waited for, by a thread that all of the bridge's files need. */
+const regular = Effect.fnUntraced(function*(file: string) {
+  const fs = yield* FileSystem.FileSystem
+  const found = yield* fs.stat(file)
+  return found.type === "File" ? found : yield* refused(`${file} is no file`)
+})
 
 // In these the bridge's own process would be found in place of the agent's.
 const system = /^\/(?:proc|sys|dev)(?:\/|$)/

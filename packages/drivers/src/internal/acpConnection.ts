@@ -4,6 +4,7 @@
 import * as Bridge from "@gangway/protocol/Bridge"
 import type { AgentCommand, AgentProcess, AgentProcesses } from "@gangway/server/Supervisor"
 import * as Data from "effect/Data"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as FiberMap from "effect/FiberMap"
 import * as Option from "effect/Option"
@@ -13,6 +14,9 @@ import type * as Scope from "effect/Scope"
 import * as JsonAgent from "./jsonAgent.ts"
 
 export const driver = "acp"
+
+/** The most of an agent's requests that are answered beside each other; more are refused. */
+const maxRequests = 256
 
 export const failed = (kind: Bridge.DriverError["kind"], problem: string) =>
   new Bridge.DriverError({ driver, kind, problem })
@@ -63,6 +67,17 @@ const ErrorAnswer = Schema.Struct({
 })
 const decodeError = Schema.decodeUnknownOption(ErrorAnswer)
 
+/** Waits for an answer without which nothing goes on only so long: the agent may have lost itself, or be none. */
+export const inTime = <A, E>(
+  method: string,
+  patience: Duration.Duration,
+  answer: Effect.Effect<A, E>
+): Effect.Effect<A, E | Bridge.DriverError> =>
+  Effect.timeoutOrElse(answer, {
+    duration: patience,
+    orElse: () => Effect.fail(failed("start", `it didn't answer ${method} within ${Duration.format(patience)}`))
+  })
+
 /** Starts the agent. Its messages are handled by a fiber of the current scope. */
 export const start = Effect.fnUntraced(function*(
   processes: AgentProcesses,
@@ -80,27 +95,43 @@ export const start = Effect.fnUntraced(function*(
     gone: agent.gone
   }
 
+  const refuse = (id: string | number, { code, data, message }: RpcError) =>
+    write({ id, error: { code, message, ...(data === undefined ? {} : { data }) } })
+
+  // An id that is used again is answered once: what was asked first under it is taken for taken back.
   const answer = (id: string | number, method: string, params: Schema.Json) =>
     FiberMap.run(
       answering,
       id,
       Effect.matchEffect(handlers.onRequest(connection, method, params), {
         onSuccess: (result) => write({ id, result }),
-        onFailure: ({ code, data, message }) =>
-          write({ id, error: { code, message, ...(data === undefined ? {} : { data }) } })
-      }).pipe(Effect.ignore)
+        onFailure: (error) => refuse(id, error)
+      }).pipe(
+        Effect.catchDefect(() => refuse(id, new RpcError({ code: RpcCode.internal, message: `${method} failed` }))),
+        Effect.ignore
+      )
     )
+
+  // While the agent takes no refusal, nothing more of it is read.
+  const admit = (id: string | number, method: string, params: Schema.Json) =>
+    Effect.flatMap(FiberMap.size(answering), (size) =>
+      size < maxRequests
+        ? Effect.asVoid(answer(id, method, params))
+        : Effect.ignore(refuse(
+          id,
+          new RpcError({ code: RpcCode.internal, message: `${maxRequests} requests wait for an answer already` })
+        )))
 
   const onMessage = (message: Schema.JsonObject): Effect.Effect<void> => {
     const { error, id, method, params, result = null } = message
     if (Predicate.isString(method)) {
-      if (Predicate.isString(id) || Predicate.isNumber(id)) return Effect.asVoid(answer(id, method, params ?? {}))
+      if (Predicate.isString(id) || Predicate.isNumber(id)) return admit(id, method, params ?? {})
       if (method !== "$/cancel_request") return handlers.onNotification(connection, method, params ?? {})
       const taken = Predicate.isObject(params) ? params["requestId"] : undefined
       return Predicate.isString(taken) || Predicate.isNumber(taken) ? FiberMap.remove(answering, taken) : Effect.void
     }
     if (!Predicate.isNumber(id)) return Effect.void
-    if (!("error" in message)) return agent.settle(id, Effect.succeed(result))
+    if (!Predicate.isNotNullish(error)) return agent.settle(id, Effect.succeed(result))
     const refusal = Option.getOrElse(decodeError(error), () => ({
       code: RpcCode.internal,
       message: "the agent refused a request"

@@ -83,6 +83,9 @@ export const serve = Effect.fnUntraced(function*(
           }
         })
       case "tools/call":
+        if (!tools.some(({ name }) => name === params?.name)) {
+          return whole({ error: { code: -32_602, message: `there is no tool ${params?.name}` } })
+        }
         return {
           status: 200,
           contentType: "text/event-stream",

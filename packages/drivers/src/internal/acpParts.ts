@@ -49,7 +49,11 @@ export interface Options {
  */
 export const makeParts = (options: Options) => {
   const { profile } = options
+  /** By the agent's ids; of those that it used several times, the last. */
   const calls = new Map<string, Told>()
+  const uses = new Map<string, number>()
+  /** How many calls have no result yet. */
+  let waiting = 0
   /** Whether a step has begun that isn't finished. */
   let inStep = false
   let callsInStep = 0
@@ -74,11 +78,9 @@ export const makeParts = (options: Options) => {
     out.push({ type: "step-finished", usage, finishReason: reason })
   }
 
-  const isWaiting = () => [...calls.values()].some(({ started, ended }) => !started || !ended)
-
   /** Something new of the model: what came before was another step, if all its calls have their results. */
   const begin = () => {
-    if (inStep && callsInStep > 0 && !isWaiting()) endStep({ measured: false }, "tool-calls")
+    if (inStep && callsInStep > 0 && waiting === 0) endStep({ measured: false }, "tool-calls")
     inStep = true
   }
 
@@ -103,7 +105,7 @@ export const makeParts = (options: Options) => {
       out.push({ type: `${type}-delta`, id: block.id, delta })
     }
     const usage = usageOfMeta(meta)
-    if (usage !== undefined) endStep(usage, isWaiting() ? "tool-calls" : "stop")
+    if (usage !== undefined) endStep(usage, waiting > 0 ? "tool-calls" : "stop")
   }
 
   const file = ({ data, mimeType }: ContentBlock) => {
@@ -131,18 +133,25 @@ export const makeParts = (options: Options) => {
     })
   }
 
-  const toldOf = (fields: ToolFields): Told => {
-    const before = calls.get(fields.toolCallId)
-    if (before !== undefined) return before
+  /** `begins` where it may be the first that is told of a call. */
+  const toldOf = (fields: ToolFields, begins: boolean): Told => {
+    const { toolCallId } = fields
+    const before = calls.get(toolCallId)
+    if (before !== undefined && !(before.ended && begins && !isOver(fields))) return before
     begin()
     callsInStep++
-    const told: Told = { call: makeCall(fields), started: false, ended: false }
-    calls.set(fields.toolCallId, told)
+    waiting++
+    // Some count their calls from one on again and again.
+    const use = (uses.get(toolCallId) ?? 0) + 1
+    uses.set(toolCallId, use)
+    const call = makeCall({ ...fields, toolCallId: use === 1 ? toolCallId : `${toolCallId}#${use}` })
+    const told: Told = { call, started: false, ended: false }
+    calls.set(toolCallId, told)
     return told
   }
 
-  const tool = (fields: ToolFields) => {
-    const told = toldOf(fields)
+  const tool = (fields: ToolFields, begins: boolean) => {
+    const told = toldOf(fields, begins)
     const { call } = told
     merge(call, fields)
     if (told.ended) return
@@ -150,13 +159,14 @@ export const makeParts = (options: Options) => {
     const isComplete = status === "in_progress" || (profile?.announcesEarly !== true && isInput(call.fields.rawInput))
     // A host tool's call is told when it comes.
     if (isComplete && hostToolOf(call) === undefined) startCall(told)
-    if (status !== "completed" && status !== "failed") return
+    if (!isOver(call.fields)) return
     startCall(told)
     endCall(told, status === "failed")
   }
 
   const endCall = (told: Told, failed: boolean) => {
     told.ended = true
+    waiting--
     const { call } = told
     const host = hostToolOf(call)
     const failure = profile?.failure?.(call)
@@ -186,7 +196,7 @@ export const makeParts = (options: Options) => {
         break
       case "tool_call":
       case "tool_call_update":
-        tool(update)
+        tool(update, update.sessionUpdate === "tool_call")
         break
       case "plan":
         out.push(planOf(update.entries))
@@ -220,7 +230,7 @@ export const makeParts = (options: Options) => {
       fields: ToolFields
     ): { readonly call: Call; readonly name: string; readonly parts: ReadonlyArray<Part> } => {
       out = []
-      const told = toldOf(fields)
+      const told = toldOf(fields, true)
       mergeAsked(told.call, fields)
       if (hostToolOf(told.call) === undefined) startCall(told)
       return { call: told.call, name: nameIn(told.call), parts: out }
@@ -237,8 +247,9 @@ export const makeParts = (options: Options) => {
     takeHostCall: (id: string): ReadonlyArray<Part> => {
       out = []
       endBlock()
-      const told = calls.get(id)
+      const told = [...calls.values()].find(({ call }) => call.id === id)
       if (told !== undefined) {
+        if (!told.ended) waiting--
         told.started = true
         told.ended = true
       }
@@ -252,6 +263,7 @@ export const makeParts = (options: Options) => {
       for (const one of prompted === undefined ? [] : calls.values()) {
         if (!one.started || one.ended) continue
         one.ended = true
+        waiting--
         out.push({
           type: "tool-result",
           id: one.call.id,
@@ -275,5 +287,7 @@ export const makeParts = (options: Options) => {
     }
   }
 }
+
+const isOver = ({ status }: ToolFields): boolean => status === "completed" || status === "failed"
 
 export type Parts = ReturnType<typeof makeParts>

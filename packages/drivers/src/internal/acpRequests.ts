@@ -46,6 +46,7 @@ export const make = Effect.fnUntraced(function*(directory: string) {
       Effect.repeat({ schedule: often, while: (isAnnounced) => isAnnounced }),
       Effect.timeoutOption("250 millis")
     )
+    if (yield* Deferred.isDone(work.stopped)) return Permission.cancelled
     let asked: ReturnType<Parts["asked"]> | undefined
     yield* emit(work, () => {
       asked = work.parts.asked(request.toolCall)

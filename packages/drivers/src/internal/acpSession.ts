@@ -27,28 +27,25 @@ import * as Conversation from "./acpConversation.ts"
 import { turnFailed } from "./acpFailure.ts"
 import * as HostTools from "./acpHostTools.ts"
 import * as Launch from "./acpLaunch.ts"
-import { Initialized, NewSession, PermissionRequest, Prompted, SessionSettings, SessionUpdate } from "./acpMessages.ts"
+import {
+  type Initialized,
+  NewSession,
+  PermissionRequest,
+  Prompted,
+  SessionSettings,
+  SessionUpdate
+} from "./acpMessages.ts"
 import { makeParts } from "./acpParts.ts"
 import * as Permission from "./acpPermission.ts"
 import * as Prompt from "./acpPrompt.ts"
 import { makeReplay, reconcile, type Replay } from "./acpReconcile.ts"
 import * as Requests from "./acpRequests.ts"
 import type { Work } from "./acpRequests.ts"
+import * as Start from "./acpStart.ts"
 import { finishReason } from "./acpUsage.ts"
 import { nudge } from "./prompts.ts"
 
 type Services = FileSystem.FileSystem | Path.Path | Crypto.Crypto | LoopbackServer
-
-interface Running {
-  readonly connection: Connection
-  readonly initialized: Initialized
-  /** What a conversation is begun and loaded with. */
-  readonly place: object
-  readonly settings: SessionSettings
-  /** The model that it was started with. */
-  readonly model: string | undefined
-  current: string | undefined
-}
 
 const nowhere = { empty: "", instructions: undefined }
 
@@ -87,7 +84,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   /** How many messages of the user's the conversation holds. */
   let prompts = 0
   let replay: Replay | undefined
-  let running: Running | undefined
+  let running: Start.Running | undefined
   /** The one that was started last, running or about to. */
   let latest: Connection | undefined
   let work: Work | undefined
@@ -110,21 +107,26 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     replay?.take(told.update)
   })
 
-  const onRequest = Effect.fnUntraced(function*(_: Connection, method: string, params: Schema.Json): Effect.fn.Return<
-    Schema.Json,
-    RpcError
-  > {
-    if (method === "session/request_permission") {
-      const request = yield* Effect.fromOption(decodePermission(params)).pipe(
-        Effect.mapError(() => new RpcError({ code: RpcCode.invalidParams, message: "no request for permission" }))
-      )
-      return yield* work === undefined ? Effect.succeed(Permission.cancelled) : requests.permit(work, request)
+  const onRequest = Effect.fnUntraced(
+    function*(connection: Connection, method: string, params: Schema.Json): Effect.fn.Return<
+      Schema.Json,
+      RpcError
+    > {
+      if (method === "session/request_permission") {
+        const request = yield* Effect.fromOption(decodePermission(params)).pipe(
+          Effect.mapError(() => new RpcError({ code: RpcCode.invalidParams, message: "no request for permission" }))
+        )
+        // One of a prompt that has ended, or of another conversation, is nobody's to allow.
+        return yield* work?.sent !== true || connection !== latest || request.sessionId !== conversation?.id
+          ? Effect.succeed(Permission.cancelled)
+          : requests.permit(work, request)
+      }
+      // Only what the agent was told that it may ask.
+      const answer = profile === undefined ? client.answer(method) : undefined
+      if (answer !== undefined) return yield* answer(params)
+      return yield* new RpcError({ code: RpcCode.methodNotFound, message: `${method} is not supported` })
     }
-    // Only what the agent was told that it may ask.
-    const answer = profile === undefined ? client.answer(method) : undefined
-    if (answer !== undefined) return yield* answer(params)
-    return yield* new RpcError({ code: RpcCode.methodNotFound, message: `${method} is not supported` })
-  })
+  )
 
   const onExit = Effect.fnUntraced(function*(connection: Connection, problem: string) {
     if (connection !== latest) return
@@ -167,19 +169,6 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     )
   }
 
-  /** Asks for something without which nothing goes on. */
-  const need = <A>(
-    connection: Connection,
-    schema: Schema.Codec<A, unknown>,
-    method: string,
-    params: object
-  ): Effect.Effect<A, Bridge.DriverError | RpcError> =>
-    Effect.flatMap(connection.request(method, params), (answer) =>
-      Effect.mapError(
-        Schema.decodeEffect(schema)(answer ?? {}),
-        ({ message }) => failed("protocol", `${method} was answered in a form that isn't the protocol's: ${message}`)
-      ))
-
   const launch = Effect.gen(function*() {
     replay = undefined
     const connection = yield* start(
@@ -188,19 +177,12 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       { onNotification, onRequest, onExit }
     ).pipe(Scope.provide(scope))
     latest = connection
-    const initialized = yield* need(connection, Initialized, "initialize", Launch.initialize(profile))
-    if (initialized.protocolVersion !== 1) {
-      return yield* failed("protocol", `it speaks version ${initialized.protocolVersion} of the protocol, not 1`)
-    }
-    yield* authenticate(connection)
-    const servers = yield* Launch.mcpServers(initialized, options.mcpServers, hostTools)
-    const place = { cwd: directory, mcpServers: servers }
-    const settings = yield* begin(connection, initialized, place)
-    const model = modelOf(settings)
-    const started: Running = { connection, initialized, place, settings, model, current: model }
-    running = started
-    yield* setMode(started)
-    return started
+    return yield* Effect.tapError(prepare(connection), (error) => {
+      if (error._tag === "DriverError" && error.kind === "exit") return Effect.void
+      // One that can't be used is ended, and how that ends says nothing.
+      latest = undefined
+      return connection.process.end
+    })
   }).pipe(
     Effect.catchTag("RpcError", ({ code, message }) =>
       Effect.fail(failed(
@@ -209,12 +191,14 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       )))
   )
 
-  const authenticate = Effect.fnUntraced(function*(connection: Connection) {
-    const known = profile?.auth
-    const isReady = known !== undefined &&
-      Launch.variableOf(Launch.environment(agent.options, options))(known.variable) !== undefined
-    const methodId = agent.options.authMethod ?? (isReady ? known.method : undefined)
-    if (methodId !== undefined) yield* connection.request("authenticate", { methodId })
+  const prepare = Effect.fnUntraced(function*(connection: Connection) {
+    const { initialized, place } = yield* Start.greet(connection, agent, options, hostTools)
+    const settings = yield* begin(connection, initialized, place)
+    const model = Start.modelOf(settings)
+    const started: Start.Running = { connection, initialized, place, settings, model, current: model }
+    yield* Start.setMode(started, conversation!.id, agent.options.mode ?? profile?.mode)
+    running = started
+    return started
   })
 
   const begin = Effect.fnUntraced(function*(connection: Connection, initialized: Initialized, place: object) {
@@ -226,7 +210,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       const telling = makeReplay(partsOptions, conversation.turn)
       replay = telling
       const loaded = yield* Effect.result(
-        need(connection, SessionSettings, "session/load", { sessionId: id, ...place })
+        Start.openConversation(connection, SessionSettings, "session/load", { sessionId: id, ...place })
       )
       if (loaded._tag === "Success") {
         prompts = telling.count()
@@ -238,33 +222,10 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
       }
     }
     replay = undefined
-    const { sessionId, ...settings } = yield* need(connection, NewSession, "session/new", place)
+    const { sessionId, ...settings } = yield* Start.openConversation(connection, NewSession, "session/new", place)
     prompts = 0
     yield* save({ id: sessionId, directory: fingerprint, turn: undefined })
     return settings
-  })
-
-  const setMode = Effect.fnUntraced(function*({ connection, settings }: Running) {
-    const mode = agent.options.mode ?? profile?.mode
-    if (mode === undefined || settings.modes?.currentModeId === mode) return
-    yield* connection.request("session/set_mode", { sessionId: conversation!.id, modeId: mode })
-  })
-
-  const setModel = Effect.fnUntraced(function*(running: Running, model: string | undefined) {
-    const wanted = model ?? agent.options.model ?? running.model
-    if (wanted === undefined || wanted === running.current) return
-    const { connection, settings } = running
-    const sessionId = conversation!.id
-    const option = configOf(settings)
-    yield* (option === undefined
-      ? connection.request("session/set_model", { sessionId, modelId: wanted })
-      : connection.request("session/set_config_option", { sessionId, configId: option.id, value: wanted })).pipe(
-        Effect.catchTag("RpcError", ({ message }) =>
-          Effect.fail(
-            new TurnFailed({ kind: "invalid-request", message: `The agent has no model '${wanted}': ${message}` })
-          ))
-      )
-    running.current = wanted
   })
 
   const ready = Effect.suspend(() =>
@@ -278,7 +239,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   const send = Effect.fnUntraced(function*(current: Work) {
     const { turn } = current
     const started = yield* ready
-    yield* setModel(started, turn.model)
+    yield* Start.setModel(started, conversation!.id, turn.model ?? agent.options.model ?? started.model)
     const isNudge = turn.continued?.prompted === true
     const { promptCapabilities } = started.initialized.agentCapabilities ?? {}
     const prompt = isNudge
@@ -298,7 +259,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     current.parts = makeParts({ ...partsOptions, prompt: ++prompts })
     current.sent = true
     replay = undefined
-    const answer = yield* need(started.connection, Prompted, "session/prompt", { sessionId: id, prompt }).pipe(
+    const answer = yield* Start.need(started.connection, Prompted, "session/prompt", { sessionId: id, prompt }).pipe(
       Effect.catchTag("RpcError", (error) => explain(current, started, error))
     )
     yield* Deferred.succeed(current.done, answer)
@@ -307,14 +268,14 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
   // An agent whose conversation is gone may only say that something went wrong. It's of no more use after an error.
   const explain = Effect.fnUntraced(function*(
     current: Work,
-    { connection, place }: Running,
+    { connection, place }: Start.Running,
     error: RpcError
   ): Effect.fn.Return<never, TurnFailed | Bridge.ContextLost | Bridge.DriverError> {
     const failure = turnFailed(error)
     if (failure.kind !== "unknown" || (yield* Deferred.isDone(current.stopped))) return yield* failure
     current.sent = false
     const loaded = yield* Effect.result(
-      connection.request("session/load", { sessionId: conversation!.id, ...place })
+      Start.openConversation(connection, SessionSettings, "session/load", { sessionId: conversation!.id, ...place })
     )
     if (loaded._tag === "Success" || loaded.failure._tag === "DriverError") return yield* failure
     return yield* loaded.failure.code === RpcCode.methodNotFound
@@ -410,11 +371,3 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
 
 const decodeUpdate = Schema.decodeUnknownOption(SessionUpdate)
 const decodePermission = Schema.decodeUnknownOption(PermissionRequest)
-
-const configOf = ({ configOptions }: SessionSettings) =>
-  configOptions?.find(({ category, id }) => category === "model" || id === "model")
-
-const modelOf = (settings: SessionSettings): string | undefined => {
-  const value = configOf(settings)?.currentValue ?? settings.models?.currentModelId
-  return typeof value === "string" ? value : undefined
-}

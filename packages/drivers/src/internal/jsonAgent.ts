@@ -7,6 +7,7 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import type { AgentCommand, AgentProcess, AgentProcesses } from "@gangway/server/Supervisor"
+import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -36,6 +37,19 @@ export interface Handlers {
   readonly onExit: (problem: string) => Effect.Effect<void>
 }
 
+/** How many seconds an agent may take for an answer without which nothing goes on. */
+export const patience = 120
+
+/**
+ * Waits for such an answer; none where it doesn't come in time. The seconds are counted one by one: while the machine is
+ * frozen, the agent is as well.
+ */
+export const inTime = <A, E>(answer: Effect.Effect<A, E>): Effect.Effect<Option.Option<A>, E> =>
+  Effect.raceFirst(
+    Effect.asSome(answer),
+    Effect.as(Effect.repeat(Effect.sleep("1 second"), { times: patience - 1 }), Option.none())
+  )
+
 const parse = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Unknown))
 
 /** Starts the agent of a driver; the title is the agent in words, as the subject of a sentence. */
@@ -62,8 +76,10 @@ export const start = Effect.fnUntraced(function*<E>(
       const number = requests++
       const answer = Deferred.makeUnsafe<Schema.Json, E | Bridge.DriverError>()
       waiting.set(number, answer)
-      yield* write(request(number))
-      return yield* Deferred.await(answer)
+      return yield* write(request(number)).pipe(
+        Effect.andThen(Deferred.await(answer)),
+        Effect.ensuring(Effect.sync(() => waiting.delete(number)))
+      )
     }),
     settle: (number, answer) => {
       const asked = waiting.get(number)
@@ -78,10 +94,11 @@ export const start = Effect.fnUntraced(function*<E>(
           // Warnings of the agent's runtime may stray between the messages.
           return Predicate.isObject(message) ? onMessage(message as Schema.JsonObject) : Effect.void
         }),
-        Effect.matchEffect({
+        Effect.matchCauseEffect({
           onSuccess: () => howItEnded(process, title),
           // It would wait for ever on a pipe that nobody reads.
-          onFailure: (error) => Effect.as(process.end, error.problem)
+          onFailure: (cause) =>
+            Cause.hasInterrupts(cause) ? Effect.interrupt : Effect.as(process.end, problemOf(cause, title))
         }),
         Effect.flatMap(Effect.fnUntraced(function*(problem) {
           gone = true
@@ -94,11 +111,24 @@ export const start = Effect.fnUntraced(function*<E>(
   }
 })
 
+// What is too much for the bridge, such as what is nested too deeply to be written down, is no reason to wait for ever.
+const problemOf = (cause: Cause.Cause<Bridge.DriverError>, title: string): string => {
+  const error = Cause.squash(cause)
+  if (error instanceof Bridge.DriverError) return error.problem
+  return `${title} said what can't be taken: ${error instanceof Error ? error.message : String(error)}`
+}
+
 const howItEnded = Effect.fnUntraced(function*(process: AgentProcess, title: string) {
-  // One that only closed its output is of no use any more.
-  if (Option.isNone(yield* Effect.timeoutOption(process.exit, "2 seconds"))) yield* process.end
-  const { code, signal } = yield* process.exit
+  let exit = yield* Effect.timeoutOption(process.exit, "2 seconds")
+  if (Option.isNone(exit)) {
+    // One that only closed its output is of no use any more. Nobody waits for one that can't be ended.
+    yield* process.end
+    exit = yield* Effect.timeoutOption(process.exit, "2 seconds")
+  }
   const stderr = (yield* process.stderr).trim()
-  const how = signal === undefined ? `with code ${code}` : `by ${signal}`
-  return `${title} ended ${how}${stderr === "" ? "" : `: ${stderr}`}`
+  const how = Option.match(exit, {
+    onNone: () => "closed its output",
+    onSome: ({ code, signal }) => signal === undefined ? `ended with code ${code}` : `ended by ${signal}`
+  })
+  return `${title} ${how}${stderr === "" ? "" : `: ${stderr}`}`
 })
