@@ -3,7 +3,8 @@
  */
 import * as Bridge from "@gangway/protocol/Bridge"
 import * as Effect from "effect/Effect"
-import type * as ChildProcess from "effect/unstable/process/ChildProcess"
+import * as Stream from "effect/Stream"
+import * as ChildProcess from "effect/unstable/process/ChildProcess"
 import { ChildProcessSpawner } from "effect/unstable/process/ChildProcessSpawner"
 
 export interface Wanted {
@@ -46,7 +47,7 @@ export const versionOf = Effect.fnUntraced(function*(
   const failed = (kind: Bridge.DriverError["kind"], problem: string) =>
     new Bridge.DriverError({ driver, kind, problem })
   const howToInstall = `install it with '${installCommand(wanted)}', or name the program in the option 'command'`
-  const printed = yield* spawner.string(command).pipe(
+  const printed = yield* print(spawner, command).pipe(
     Effect.timeoutOrElse({
       duration: patience,
       orElse: () => Effect.fail(failed("start", `'${program} --version' didn't answer within ${patience}`))
@@ -65,3 +66,18 @@ export const versionOf = Effect.fnUntraced(function*(
   }
   return version
 })
+
+/** The characters of what a program prints that are read. */
+const maxPrinted = 64 * 1024
+
+/** What a program prints, its beginning at least. One that's asked to end and doesn't is killed. */
+const print = (spawner: ChildProcessSpawner["Service"], command: ChildProcess.StandardCommand) => {
+  const { args, options } = command
+  let length = 0
+  return spawner.streamString(
+    ChildProcess.make(command.command, args, { ...options, forceKillAfter: "1 second" })
+  ).pipe(
+    Stream.takeUntil((text) => (length += text.length) > maxPrinted),
+    Stream.mkString
+  )
+}

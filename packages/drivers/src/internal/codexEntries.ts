@@ -126,9 +126,13 @@ export const summaryIn = (message: string): string | undefined => {
   return summary === "" ? undefined : summary
 }
 
+const decodeUri = Option.liftThrowable(decodeURIComponent)
+
 /** The path in an address of a file. */
 const pathOf = (address: string): string =>
-  address.startsWith("file://") ? decodeURIComponent(address.slice("file://".length)) : address
+  address.startsWith("file://")
+    ? Option.getOrElse(decodeUri(address.slice("file://".length)), () => address)
+    : address
 
 const updateOf = ([path, change]: [string, typeof Change.Type]): typeof FileUpdate.Type =>
   change.type === "update"

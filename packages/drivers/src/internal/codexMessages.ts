@@ -285,7 +285,7 @@ export const Message = Schema.Struct({
   method: Schema.optional(text),
   params: Schema.optional(Schema.Json),
   result: Schema.optional(Schema.Json),
-  error: Schema.optional(Schema.Struct({ message: text }))
+  error: Schema.optional(Schema.Json)
 })
 
 export type RequestId = typeof Id.Type

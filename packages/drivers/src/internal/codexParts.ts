@@ -36,6 +36,10 @@ export const makeParts = (options: {
   const blocks = new Map<string, Block>()
   /** The blocks of which something was told. */
   const told = new Set<string>()
+  /** The calls that were told. */
+  const calls = new Set<string>()
+  /** The items that have ended: what's told of one after that, or again, is nothing new. */
+  const ended = new Set<string>()
   /** The calls that have begun and not ended, with what they printed. */
   const open = new Map<string, { readonly item: Items.CallItem; readonly parent: string | undefined; output: string }>()
   const answered = new Set<string>()
@@ -70,6 +74,7 @@ export const makeParts = (options: {
     place: number,
     parent: string | undefined
   ): ReadonlyArray<Part> => {
+    if (ended.has(id)) return []
     const before = blocks.get(id)
     const block = before ?? { kind, parent, place }
     const gap = block.place === place ? "" : "\n\n"
@@ -83,11 +88,17 @@ export const makeParts = (options: {
   }
 
   const started = (item: ThreadItem, thread: string): ReadonlyArray<Part> => {
-    if (!Items.isCall(item)) return []
+    if (!Items.isCall(item) || ended.has(item.id) || open.has(item.id)) return []
     calling.add(thread)
     const parent = parentOf(thread)
     open.set(item.id, { item, parent, output: "" })
     follow(item)
+    return call(item, parent)
+  }
+
+  const call = (item: Items.CallItem, parent: string | undefined): Array<Part> => {
+    if (calls.has(item.id)) return []
+    calls.add(item.id)
     return [Items.toolCall(item, parent)]
   }
 
@@ -99,6 +110,8 @@ export const makeParts = (options: {
 
   const completed = (item: ThreadItem, thread: string, summary: string | undefined): ReadonlyArray<Part> => {
     const parent = parentOf(thread)
+    if (ended.has(item.id)) return []
+    ended.add(item.id)
     switch (item.type) {
       case "userMessage":
         return []
@@ -119,7 +132,7 @@ export const makeParts = (options: {
         }]
       default: {
         follow(item)
-        const parts: Array<Part> = open.has(item.id) ? [] : [Items.toolCall(item, parent)]
+        const parts = call(item, parent)
         open.delete(item.id)
         // What a host answered is in the log already.
         if (answered.has(item.id)) return parts
@@ -219,6 +232,8 @@ export const makeParts = (options: {
         item.type === "mcpToolCall" && item.server === server && item.tool === tool
       ),
     parentOf,
+    /** Takes note that a host is asked for a call: it's in the log. */
+    called: (id: string) => void calls.add(id),
     /** Takes note that a host answered a call: its result is in the log. */
     answered: (id: string) => void answered.add(id),
     /** Takes note of why a host denied a call. */

@@ -5,6 +5,7 @@ import * as Bridge from "@gangway/protocol/Bridge"
 import type { AgentCommand, AgentProcess, AgentProcesses } from "@gangway/server/Supervisor"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as Messages from "./codexMessages.ts"
@@ -49,6 +50,9 @@ export interface Handlers {
   readonly onExit: (codex: Codex, problem: string) => Effect.Effect<void>
 }
 
+const refused = (error: Schema.Json) =>
+  failed("protocol", Predicate.isObject(error) ? String(error["message"]) : JSON.stringify(error))
+
 const decodeMessage = Schema.decodeUnknownOption(Messages.Message)
 const decodeNotification = Schema.decodeUnknownOption(Messages.Notification)
 const decodeRequest = Schema.decodeUnknownOption(Messages.ServerRequest)
@@ -76,10 +80,7 @@ export const start = Effect.fnUntraced(function*(
       if (method === undefined) {
         return typeof id !== "number"
           ? Effect.void
-          : agent.settle(
-            id,
-            error === undefined ? Effect.succeed(result) : Effect.fail(failed("protocol", error.message))
-          )
+          : agent.settle(id, Predicate.isNullish(error) ? Effect.succeed(result) : Effect.fail(refused(error)))
       }
       if (id === undefined) {
         return handlers.onNotification(codex, Option.getOrUndefined(decodeNotification(json)), json)

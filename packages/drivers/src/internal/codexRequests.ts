@@ -39,7 +39,15 @@ export interface Work {
   interrupted: boolean
   /** What Codex said last. */
   answer: string | undefined
+  /** The end of a turn that was told before the turn's id. */
+  early: TurnEnd | undefined
 }
+
+/** What Codex tells of a turn that has ended. */
+export type TurnEnd = Extract<Messages.Notification, { readonly method: "turn/completed" }>["params"]["turn"]
+
+/** The most requests that wait for an answer at a time; more are refused. */
+const maxAsking = 256
 
 /** Who asked, and where. */
 export interface Asked {
@@ -98,6 +106,7 @@ export const answer = Effect.fnUntraced(function*(
       }
       case "item/tool/call": {
         const { arguments: params, callId, tool: name } = request.params
+        work.parts.called(callId)
         const { isFailure, result } = yield* turn.callHostTool({ id: callId, name, params, ...parent })
         // Before Codex tells it again.
         work.parts.answered(callId)
@@ -127,7 +136,11 @@ export const answer = Effect.fnUntraced(function*(
       }
     }
   })
-  yield* FiberMap.run(work.asking, id, respond)
+  if ((yield* FiberMap.size(work.asking)) >= maxAsking) {
+    return yield* codex.refuse(id, `${maxAsking} requests wait for an answer already`)
+  }
+  // One that's asked again while it waits is answered once.
+  yield* FiberMap.run(work.asking, id, respond, { onlyIfMissing: true })
 })
 
 const declined = { action: "decline", content: null, _meta: null }
@@ -146,11 +159,13 @@ const tellWhy = Effect.fnUntraced(function*(
   work.parts.denied(call, reason)
   // A sub-agent's turn has another id, which isn't known.
   if (work.parts.parentOf(threadId) !== undefined) return
-  yield* Effect.ignore(codex.ask("turn/steer", {
+  const told = codex.ask("turn/steer", {
     threadId,
     expectedTurnId: work.id,
     input: [Prompt.text(`The call was denied: ${reason}`)]
-  }))
+  })
+  // The denial itself waits for it.
+  yield* Effect.ignore(Effect.timeoutOption(told, "10 seconds"))
 })
 
 type Input = Extract<Messages.ServerRequest, { readonly method: "item/tool/requestUserInput" }>["params"]

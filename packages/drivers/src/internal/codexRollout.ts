@@ -60,6 +60,7 @@ const day = 24 * 60 * 60 * 1000
 // An id begins with the milliseconds of its making; the folders are those of the local days then.
 const foldersOf = (thread: string): ReadonlyArray<ReadonlyArray<string>> => {
   const made = parseInt(thread.replaceAll("-", "").slice(0, 12), 16)
+  if (Number.isNaN(made)) return []
   return [0, -day, day].map((offset) => new Date(made + offset).toISOString().slice(0, 10).split("-"))
 }
 
