@@ -18,7 +18,7 @@ const decodeCommand = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.No
 const bun = [process.execPath, "--no-env-file", "--config=/dev/null"] as const
 
 /** Whether this runs from a checkout: a built one has other neighbours. */
-export const isSource = import.meta.path.endsWith(".ts")
+export const isSource = import.meta.url.endsWith(".ts")
 
 /**
  * Finds it: what `given` or GANGWAY_BRIDGE names, a path or a JSON array of a program and its arguments; beside these

@@ -4,7 +4,7 @@ import { dirname } from "node:path"
 import { atTerminal, bridgePid, processesOf, prompt, run, start, test, until } from "./fixtures/Gangway.ts"
 
 describe("what is looked after", { concurrent: true }, () => {
-  test("sessions are compacted, stopped and destroyed, and bridges that are gone are pruned", (user) =>
+  test("sessions are compacted, stopped and destroyed", (user) =>
     Effect.gen(function*() {
       const fs = yield* FileSystem.FileSystem
       const works = prompt({ type: "text", text: "Working." }, { type: "hang" })
@@ -29,11 +29,6 @@ describe("what is looked after", { concurrent: true }, () => {
       assert.deepInclude(JSON.parse(stopped.stdout), { session: "s2", left: [] })
       assert.strictEqual((yield* running.ended).exitCode, 3)
 
-      const asked = yield* run(user, ["destroy", "s2"])
-      assert.deepStrictEqual([asked.exitCode, asked.stderr], [
-        2,
-        "gangway: there's no terminal to ask at whether that's meant: say so with --yes\n"
-      ])
       const terminal = yield* atTerminal(user, ["destroy", "s2"])
       yield* terminal.sees("Destroy session s2 of scripted")
       yield* terminal.sees(": ")
@@ -46,10 +41,17 @@ describe("what is looked after", { concurrent: true }, () => {
       assert.strictEqual(destroyed.exitCode, 0, destroyed.stderr)
       assert.isFalse(yield* fs.exists(`${state}/state/sessions/s2`))
       assert.isFalse(yield* fs.exists(`${state}/sessions/s2.json`))
+    }))
 
-      // A bridge that runs isn't pruned.
+  test("a bridge that's gone is shown, and pruned once that's confirmed", (user) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const state = `${user.state}/bridges/scripted`
+      yield* run(user, ["run", prompt({ type: "text", text: "Hi." }), "--agent", "scripted", "--session", "s1"])
+      // One that runs isn't pruned.
       const kept = yield* run(user, ["prune", "--yes"])
       assert.deepStrictEqual([kept.exitCode, kept.stdout, kept.stderr], [0, "", "gangway: there's nothing to prune\n"])
+      const works = prompt({ type: "text", text: "Working." }, { type: "hang" })
       const again = yield* start(user, ["run", works, "--agent", "scripted", "--session", "s3"])
       yield* until(() => again.stdout().includes("Working."))
       process.kill(again.pid, "SIGKILL")
@@ -64,6 +66,9 @@ describe("what is looked after", { concurrent: true }, () => {
       assert.strictEqual(processesOf(user).length, 0, "none is launched to look at")
       const dry = yield* run(user, ["prune", "--dry-run"])
       assert.strictEqual(dry.stdout, "scripted  gone, 2 sessions, of which can be continued: s3\n")
+      const blind = yield* run(user, ["prune"])
+      assert.strictEqual(blind.exitCode, 2)
+      assert.match(blind.stderr, /there's no terminal to ask at whether that's meant: say so with --yes\n$/)
       assert.isTrue(yield* fs.exists(state))
       const pruned = yield* atTerminal(user, ["prune"])
       yield* pruned.sees("Remove what is left of this bridge")
@@ -99,17 +104,16 @@ describe("what is looked after", { concurrent: true }, () => {
       assert.deepInclude(found["state directory"], { status: "ok", found: user.state })
       assert.strictEqual(found["bridge program"].status, "ok")
 
+      yield* fs.makeDirectory(`${user.state}/tokens`)
+      yield* fs.writeFileString(`${user.state}/tokens/b.token`, "x", { mode: 0o644 })
       const gemini = yield* run(user, ["doctor", "--agent", "gemini"], { env })
       assert.strictEqual(gemini.exitCode, 1)
       assert.match(gemini.stdout, /\n✗ gemini +not found\n +npm install --global @google\/gemini-cli@\S+\n/)
-      const docker = yield* run(user, ["doctor", "--sandbox", "docker"], { env })
+      assert.match(gemini.stdout, /✗ state directory +others may read \S+/)
+      assert.include(gemini.stdout, "chmod")
+      const docker = yield* run(user, ["doctor", "--sandbox", "docker", "--bridge-command", "/nowhere/bridge"], { env })
       assert.strictEqual(docker.exitCode, 1)
-      yield* fs.makeDirectory(`${user.state}/tokens`)
-      yield* fs.writeFileString(`${user.state}/tokens/b.token`, "x", { mode: 0o644 })
-      const open = yield* run(user, ["doctor", "--bridge-command", "/nowhere/bridge"], { env })
-      assert.strictEqual(open.exitCode, 1)
-      assert.match(open.stdout, /✗ state directory +others may read \S+/)
-      assert.include(open.stdout, "chmod")
-      assert.match(open.stdout, /✗ bridge program +[^\n]*\/nowhere\/bridge/)
+      assert.match(docker.stdout, /✗ docker +Cannot connect/)
+      assert.match(docker.stdout, /✗ bridge program +[^\n]*\/nowhere\/bridge/)
     }))
 })
