@@ -7,6 +7,7 @@ import { BunServices } from "@effect/platform-bun"
 import { Effect } from "effect"
 import { parseArgs } from "node:util"
 import * as Disks from "./disks.ts"
+import * as Networks from "./networks.ts"
 
 const { values } = parseArgs({
   options: {
@@ -27,5 +28,11 @@ for (let round = 0; round < Number(values.rounds); round++) {
       process.exit(1)
     }
   }
+  const seed = Number(values.seed) + round * 1000
+  console.log(`seed ${seed}: five hosts read 300,000 parts over networks that cut`)
+  const { connections } = await Effect.runPromise(
+    Effect.provide(Networks.run({ seed, hosts: 5, parts: 300_000 }), Networks.layer)
+  )
+  console.log(`connections of each: ${connections.join(", ")}`)
 }
 process.exit(0)

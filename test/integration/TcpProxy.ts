@@ -20,6 +20,10 @@ export class TcpProxy {
   onBytes: ((bytes: number) => "cut" | undefined) | undefined
   /** Bytes a second towards a host, for each connection; `undefined`, all. */
   rate: number | undefined
+  /** The most bytes that are handed on to a bridge at once, so that frames are split; `undefined`, any number. */
+  pieces: number | undefined
+  /** Whether new connections are closed at once. */
+  isRefusing = false
   private readonly pipes = new Set<Pipe>()
   private readonly listener: TCPSocketListener<Pipe>
 
@@ -30,6 +34,7 @@ export class TcpProxy {
       socket: {
         open: (host) => {
           this.opened++
+          if (this.isRefusing) return host.terminate()
           const pipe: Pipe = { host, upstream: undefined, toUpstream: [], toHost: [], isSilent: false }
           host.data = pipe
           this.pipes.add(pipe)
@@ -56,11 +61,15 @@ export class TcpProxy {
         },
         data: ({ data: pipe }, data) => {
           if (pipe.isSilent) return
-          pipe.toUpstream.push(Uint8Array.from(data))
+          const size = this.pieces ?? data.length
+          for (let at = 0; at < data.length; at += size) {
+            pipe.toUpstream.push(Uint8Array.from(data.subarray(at, at + size)))
+          }
           if (pipe.upstream !== undefined) this.flush(pipe.upstream, pipe.toUpstream)
         },
-        drain: ({ data: pipe }) => this.pump(pipe),
-        close: ({ data: pipe }) => this.end(pipe)
+        // One that was refused has none.
+        drain: ({ data: pipe }) => pipe && this.pump(pipe),
+        close: ({ data: pipe }) => pipe && this.end(pipe)
       }
     })
   }
