@@ -51,8 +51,9 @@ export interface ConnectOptions {
   /** What the host says of itself. */
   readonly host?: { readonly name: string; readonly version: string } | undefined
   /**
-   * Told of each `Status`, in order, from the first attempt to connect on. What it does is waited for, so that nothing
-   * queues up and a slow one slows connecting down: one that takes long hands it on, such as to a `SubscriptionRef`.
+   * Told of each `Status`, in order, from the first attempt to connect on; in a fiber of its own, which ends with the
+   * client. It holds up nothing, and may use the client. Of more than 64 statuses that wait for it, the oldest are left
+   * out.
    */
   readonly onStatus?: ((status: Status) => Effect.Effect<void>) | undefined
 }
@@ -81,7 +82,7 @@ export interface Address {
 export const make = (
   options: ConnectOptions & { readonly address: Effect.Effect<Address, BridgeUnavailable> }
 ): Effect.Effect<BridgeClient["Service"], BridgeUnavailable, Scope.Scope> =>
-  Effect.map(Client.make(options, Client.fromAddress(options)), BridgeClient.of)
+  Effect.map(Client.make(options, () => Client.fromAddress(options)), BridgeClient.of)
 
 /**
  * A bridge at a known address.

@@ -106,7 +106,7 @@ export const make = (
     }
     return {
       connect: (options) =>
-        Effect.map(Client.make(options, Launch.connector(services, program, options)), BridgeClient.of)
+        Effect.map(Client.make(options, (tell) => Launch.connector(services, program, options, tell)), BridgeClient.of)
     }
   })
 

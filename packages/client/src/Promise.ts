@@ -105,7 +105,10 @@ export interface ClientOptions extends WaitOptions {
   readonly pings?: boolean | undefined
   /** What the host says of itself. */
   readonly host?: { readonly name: string; readonly version: string } | undefined
-  /** Told of each status, in order. What it returns is waited for, so a slow one slows connecting down. */
+  /**
+   * Told of each status, in order, and of the next one once what it returned is done. It holds up nothing, and may use the
+   * client. Of more than 64 statuses that wait for it, the oldest are left out.
+   */
   readonly onStatus?: ((status: Status) => void | PromiseLike<void>) | undefined
 }
 

@@ -147,6 +147,7 @@ describe("a client of promises", () => {
         statuses.push(status)
       }
     })
+    while (statuses.at(-1)?._tag !== "Connected") await pause(1)
     const [connecting, reconnecting] = statuses
     assert.deepStrictEqual(connecting, { _tag: "Connecting", message: "looking for the bridge" })
     assert.deepInclude(reconnecting, { _tag: "Reconnecting", attempt: 1 })

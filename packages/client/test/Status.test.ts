@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Status } from "@gangway/client"
-import { Effect, Fiber, Schema, Stream } from "effect"
+import { type BridgeClient, Status } from "@gangway/client"
+import { Deferred, Effect, Fiber, Schema, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import { connect, eventually, realTime, serve, session, token, turn } from "./fixtures/connected.ts"
 import { text } from "./fixtures/TestBridge.ts"
@@ -92,6 +92,62 @@ describe("Status", () => {
       log.finish()
       yield* Fiber.join(reader)
       assert.deepStrictEqual(seen, [1, 2])
+    }))
+
+  it.live("may be dealt with by calls of the client, whatever it tells of", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      let client: BridgeClient.BridgeClient["Service"] | undefined
+      const called: Array<string> = []
+      const { onStatus, tags } = recorded()
+      client = yield* connect(bridge, {
+        onStatus: (status) =>
+          Effect.andThen(
+            onStatus(status),
+            client === undefined ? Effect.void : Effect.orDie(client.hello).pipe(
+              Effect.andThen(Effect.sync(() => void called.push(status._tag)))
+            )
+          )
+      })
+      bridge.cut()
+      yield* eventually(() => called.includes("Connected"))
+      assert.deepStrictEqual(called, ["Disconnected", "Connecting", "Connected"])
+      assert.deepStrictEqual(tags(), ["Connecting", "Connected", "Disconnected", "Connecting", "Connected"])
+    }))
+
+  it.live("holds up nothing where it's dealt with for ever, and of those that wait 64 are kept", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      const go = yield* Deferred.make<void>()
+      const { onStatus, statuses } = recorded()
+      const client = yield* connect(bridge, {
+        onStatus: (status) => Effect.andThen(onStatus(status), Deferred.await(go))
+      })
+      for (let i = 1; i <= 40; i++) {
+        bridge.cut()
+        yield* client.hello
+        assert.strictEqual(bridge.upgrades.length, i + 1)
+      }
+      assert.deepStrictEqual(statuses, [{ _tag: "Connecting" }])
+      yield* Deferred.succeed(go, undefined)
+      yield* eventually(() => statuses.length === 65)
+      assert.strictEqual(statuses.at(-1)!._tag, "Connected")
+      yield* client.hello
+      assert.lengthOf(statuses, 65)
+    }))
+
+  it.live("breaks nothing where dealing with it does", () =>
+    Effect.gen(function*() {
+      const bridge = yield* serve()
+      let told = 0
+      const client = yield* connect(bridge, {
+        onStatus: () => {
+          told++
+          throw new Error("broken")
+        }
+      })
+      yield* client.hello
+      assert.strictEqual(told, 2)
     }))
 
   it.live("has no token in it, in no form", () =>

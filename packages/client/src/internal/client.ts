@@ -9,20 +9,20 @@ import type { BridgeUnavailable } from "../BridgeUnavailable.ts"
 import * as Connection from "./connection.ts"
 import { type Connector, make as makeCore } from "./core.ts"
 import * as Session from "./session.ts"
+import * as Statuses from "./statuses.ts"
 
 const defaultHost: Connection.Host = { name: "@gangway/client", version: "0.1.0" }
-
-export const ignoreStatus: NonNullable<ConnectOptions["onStatus"]> = () => Effect.void
 
 export const toHello = ({ host = defaultHost, pings = true }: ConnectOptions) => ({ host, pings })
 
 /** Connects, and gives what a host uses. */
 export const make = Effect.fnUntraced(function*(
   options: ConnectOptions,
-  connector: Connector
+  makeConnector: (tell: Statuses.Tell) => Connector
 ): Effect.fn.Return<BridgeClient["Service"], BridgeUnavailable, Scope.Scope> {
-  const { bridge, onStatus = ignoreStatus, reconnectFor = "5 minutes" } = options
-  const core = yield* makeCore({ bridge, connector, onStatus, reconnectFor })
+  const { bridge, reconnectFor = "5 minutes" } = options
+  const tell = yield* Statuses.make(options.onStatus)
+  const core = yield* makeCore({ bridge, connector: makeConnector(tell), tell, reconnectFor })
   yield* core.connection({ launch: true })
   return {
     bridge,

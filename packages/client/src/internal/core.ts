@@ -11,9 +11,9 @@ import * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import type { RpcClientError } from "effect/unstable/rpc/RpcClientError"
 import { BridgeUnavailable, type Reason } from "../BridgeUnavailable.ts"
-import type { Status } from "../Status.ts"
 import { attempt, type Commands, type Connection, Lost } from "./connection.ts"
 import * as Monotonic from "./monotonic.ts"
+import type { Tell } from "./statuses.ts"
 
 /** How a bridge is found. Each call opens a connection, closed with the scope. */
 export interface Connector {
@@ -63,11 +63,11 @@ const maxRepeats = 10
 export const make = Effect.fnUntraced(function*(options: {
   readonly bridge: BridgeId
   readonly connector: Connector
-  readonly onStatus: (status: Status) => Effect.Effect<void>
+  readonly tell: Tell
   /** How long a connection is sought before `BridgeUnavailable`. */
   readonly reconnectFor: Duration.Input
 }): Effect.fn.Return<Core, never, Scope.Scope> {
-  const { bridge, connector, onStatus } = options
+  const { bridge, connector, tell } = options
   const reconnectFor = Duration.fromInputUnsafe(options.reconnectFor)
   const scope = yield* Effect.scope
   const semaphore = Semaphore.makeUnsafe(1)
@@ -79,7 +79,7 @@ export const make = Effect.fnUntraced(function*(options: {
     !socket.isLost() && !socket.isSuspect() && hello.launch !== retired
 
   const establish = Effect.fnUntraced(function*(launch: boolean) {
-    yield* onStatus({ _tag: "Connecting" })
+    yield* tell({ _tag: "Connecting" })
     const connectionScope = yield* Scope.fork(scope)
     const connection = yield* connector.connect({ launch, retired }).pipe(
       Scope.provide(connectionScope),
@@ -93,12 +93,12 @@ export const make = Effect.fnUntraced(function*(options: {
     yield* Effect.forkIn(
       Effect.flatMap(connection.socket.lost, (reason) => {
         const isCurrent = current?.connection === connection
-        return Effect.andThen(close, isCurrent ? onStatus({ _tag: "Disconnected", reason }) : Effect.void)
+        return Effect.andThen(close, isCurrent ? tell({ _tag: "Disconnected", reason }) : Effect.void)
       }),
       scope
     )
     yield* Effect.forkIn(
-      Effect.flatMap(connection.socket.suspected, () => onStatus({ _tag: "Silent" })),
+      Effect.flatMap(connection.socket.suspected, () => tell({ _tag: "Silent" })),
       connectionScope
     )
     // What is in flight on the one before may still be answered there.
@@ -106,7 +106,7 @@ export const make = Effect.fnUntraced(function*(options: {
       yield* Effect.forkIn(Effect.andThen(current.connection.socket.idle, current.close), scope)
     }
     current = { connection, close }
-    yield* onStatus({ _tag: "Connected", launch: connection.hello.launch })
+    yield* tell({ _tag: "Connected", launch: connection.hello.launch })
     return connection
   })
 
@@ -126,12 +126,12 @@ export const make = Effect.fnUntraced(function*(options: {
         if (Result.isSuccess(result)) return result.success
         const { reason } = result.failure
         if (isFinal(result.failure) || (yield* Monotonic.now) - since >= Duration.toMillis(reconnectFor)) {
-          yield* onStatus({ _tag: "Unavailable", reason })
+          yield* tell({ _tag: "Unavailable", reason })
           return yield* unavailable(reason)
         }
         const jitter = yield* Random.nextBetween(0.8, 1.2)
         const retryIn = Duration.millis(Math.round(jitter * Math.min(5000, 100 * 2 ** (failures - 1))))
-        yield* onStatus({ _tag: "Reconnecting", attempt: failures, reason, retryIn })
+        yield* tell({ _tag: "Reconnecting", attempt: failures, reason, retryIn })
         yield* Effect.sleep(retryIn)
       }
     }).pipe(semaphore.withPermit)

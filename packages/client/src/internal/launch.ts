@@ -16,10 +16,11 @@ import * as Scope from "effect/Scope"
 import { describeReason, type Reason } from "../BridgeUnavailable.ts"
 import type { LaunchOptions, Program } from "../Launcher.ts"
 import type { TokenStore } from "../TokenStore.ts"
-import { ignoreStatus, toHello } from "./client.ts"
+import { toHello } from "./client.ts"
 import * as Connection from "./connection.ts"
 import type { Connector } from "./core.ts"
 import * as Monotonic from "./monotonic.ts"
+import type { Tell } from "./statuses.ts"
 
 /** How long a bridge that the file names is given to answer `Hello`. */
 const helloTimeout = 10_000
@@ -40,9 +41,10 @@ export const connector = (
     readonly crypto: Crypto
   },
   program: Program,
-  options: LaunchOptions
+  options: LaunchOptions,
+  tell: Tell
 ): Connector => {
-  const { bridge, maxRelaunches = 5, onStatus = ignoreStatus, stateDirectory } = options
+  const { bridge, maxRelaunches = 5, stateDirectory } = options
   const log = `${stateDirectory}/bridge.log`
 
   const token = Effect.mapError(
@@ -148,7 +150,7 @@ export const connector = (
       return yield* launchFailed(deaths, exitCode, answeredAt === undefined ? undefined : describeReason(reason))
     }
     const retryIn = Duration.millis(deaths === 1 ? 0 : Math.min(4000, 250 * 2 ** (deaths - 1)))
-    yield* onStatus({
+    yield* tell({
       _tag: "Relaunching",
       relaunch: deaths,
       maxRelaunches,
@@ -161,7 +163,7 @@ export const connector = (
   })
 
   const start = Effect.gen(function*() {
-    yield* onStatus({ _tag: "Launching" })
+    yield* tell({ _tag: "Launching" })
     const launch = Encoding.encodeBase64Url(yield* Effect.orDie(crypto.randomBytes(12)))
     const use = sandbox.use === undefined
       ? undefined
