@@ -59,7 +59,7 @@ const isolated: NodeJS.ProcessEnv = {
   NODE_OPTIONS: ""
 }
 const run = async (program: string, args: ReadonlyArray<string>, { cwd = project, env = isolated } = {}) =>
-  (await execute(program, args, { cwd, env, timeout: 90_000 }).catch((error) => {
+  (await execute(program, args, { cwd, env, timeout: 200_000 }).catch((error) => {
     throw new Error(`${error.message}\n${error.stdout}`)
   })).stdout
 
@@ -112,7 +112,7 @@ beforeAll(async () => {
   for (const file of ["host.ts", "plain.ts", "bridge.ts"]) {
     cpSync(join(import.meta.dirname, "fixtures", file), join(project, file))
   }
-}, 240_000)
+}, 400_000)
 
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
@@ -210,11 +210,11 @@ describe("in an empty project", () => {
     const bundler = { ...node, module: "ESNext", moduleResolution: "Bundler", skipLibCheck: true, noEmit: true }
     await compile("typescript-7", hosts, bundler)
     assert.sameMembers(readdirSync(join(project, "out")), ["host.js", "plain.js", "bridge.js"])
-  }, 90_000)
+  }, 240_000)
 
   it("the types hold under TypeScript 5.9", async () => {
     await compile("typescript", hosts, { ...node, skipLibCheck: true, noEmit: true })
-  }, 90_000)
+  }, 240_000)
 
   for (const [name, { program, skipped }] of Object.entries(runtimes)) {
     const title = `hosts with and without Effect run a turn on ${name}`
@@ -231,7 +231,7 @@ describe("in an empty project", () => {
       const { numbers: same, ...plain } = await turnOf("plain.js", [bun, join(project, "out/bridge.js")])
       assert.deepStrictEqual(plain, { ...expected, missing: "TurnNotFound", isError: true })
       assert.deepStrictEqual(same, numbers)
-    }, 90_000)
+    }, 240_000)
   }
 })
 
@@ -249,7 +249,7 @@ describe("the README's commands", () => {
       assert.include(await run(join(installed, "bin", program), ["--version"], elsewhere), version)
     }
     assert.match(await run("gangway", ["demo"], elsewhere), /parts read, 0 lost, 0 doubled/)
-  }, 90_000)
+  }, 240_000)
 
   it("work in a checkout", async () => {
     const checkout = { cwd: repository }
@@ -258,7 +258,7 @@ describe("the README's commands", () => {
     assert.match(await runCommand("tests", one, checkout), /^\d+ passed, 0 failed$/m)
     await runCommand("install", (line) => `${line} --frozen-lockfile`, checkout)
     assert.match(await runCommand("agents", (line) => line, checkout), /claude-code/)
-  }, 120_000)
+  }, 240_000)
 
   describe(
     "with Claude Code",
