@@ -205,6 +205,21 @@ describe("Launcher", () => {
       }
     }))
 
+  it.live("cuts a log that's longer than a MiB to its newest lines, at the next launch", () =>
+    Effect.gen(function*() {
+      const sandbox = yield* TestSandbox.make({ onLaunch: () => ({ exitCode: 2, log: "stateDirectory: full\n" }) })
+      const old = Array.from({ length: 12_000 }, (_, i) => `${i} ${"x".repeat(100)}\n`).join("")
+      sandbox.log(old)
+      const failed = yield* Effect.flip(connect(sandbox))
+      assert.deepInclude(failed.reason, { _tag: "LaunchFailed", log: "stateDirectory: full" })
+      const [[, log]] = [...sandbox.files].filter(([path]) => path.endsWith("bridge.log")) as [[string, Uint8Array]]
+      const text = new TextDecoder().decode(log)
+      assert.isTrue(`${old}stateDirectory: full\n`.endsWith(text))
+      assert.match(text, /^\d+ x/)
+      assert.isAbove(log.length, 500 * 1024)
+      assert.isAtMost(log.length, 513 * 1024)
+    }))
+
   it.live("launches again where a bridge is killed while it starts, before or after it wrote its file", () =>
     Effect.gen(function*() {
       const sandbox = yield* TestSandbox.make({

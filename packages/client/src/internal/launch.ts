@@ -31,6 +31,11 @@ const launchTimeout = 60_000
 // Exit codes 3 and 0 say that another bridge serves or will; so many in a row say that none does.
 const maxElsewhere = 3
 
+/** A log that's longer at a launch is cut to its last half of it. */
+const maxLogBytes = 1024 * 1024
+
+const newline = 10
+
 /** A bridge that dies within this of its answer counts as one that died at its launch. */
 const young = 10_000
 
@@ -108,6 +113,17 @@ export const connector = (
     Effect.map(Option.getOrElse(() => new Uint8Array())),
     Effect.orElseSucceed(() => new Uint8Array())
   )
+  // What earlier bridges wrote is kept, as far as anybody may want to read it. Where it can't be cut, it stays.
+  const cutLog = Effect.gen(function*() {
+    const bytes = yield* logBytes
+    if (bytes.length <= maxLogBytes) return bytes.length
+    const half = bytes.subarray(bytes.length - maxLogBytes / 2)
+    const kept = half.subarray(half.indexOf(newline) + 1)
+    return yield* awake(sandbox.writeFile(log, kept, 0o600)).pipe(
+      Effect.as(kept.length),
+      Effect.orElseSucceed(() => bytes.length)
+    )
+  })
   const logTail = Effect.gen(function*() {
     const bytes = yield* logBytes
     const text = new TextDecoder().decode(bytes.subarray(Math.max(logStart, bytes.length - 2048))).trimEnd()
@@ -169,7 +185,7 @@ export const connector = (
       ? undefined
       : { ...(yield* awake(sandbox.use.endpoint)), every: sandbox.use.every }
     const stdinLine = yield* launchLine(options, sandbox, launch, yield* token, use)
-    logStart = (yield* logBytes).length
+    logStart = yield* cutLog
     return { launch, started: yield* awake(sandbox.start({ ...program, stdinLine, log })) }
   })
 
