@@ -7,11 +7,22 @@ import * as Codex from "@gangway/drivers/Codex"
 import type { Turn } from "@gangway/server/Driver"
 import { Effect, FileSystem, Redacted, Schema } from "effect"
 import { execFileSync } from "node:child_process"
-import { readFileSync } from "node:fs"
+import { existsSync, readFileSync } from "node:fs"
 import * as Messages from "../../packages/drivers/src/internal/codexMessages.ts"
-import { textOf } from "../../packages/drivers/test/fixtures/turns.ts"
+import { makeLog, partsOf, textOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import { driverConformance } from "../conformance/driver.ts"
-import { fileOf, kinds, only, play, type Profile, suite, test } from "../conformance/driverWorld.ts"
+import {
+  allow,
+  fileOf,
+  kinds,
+  only,
+  play,
+  type Profile,
+  suite,
+  test,
+  until,
+  type World
+} from "../conformance/driverWorld.ts"
 import { codex as expected } from "../conformance/expectations.ts"
 import { installAgent } from "../installAgent.ts"
 import { script } from "../model/Script.ts"
@@ -49,6 +60,15 @@ const codex: Profile = {
 }
 
 driverConformance(codex)
+
+/** The file of the only conversation of a world. */
+const rollout = Effect.fnUntraced(function*({ home }: World) {
+  const fs = yield* FileSystem.FileSystem
+  const [file] = (yield* fs.readDirectory(`${home}/sessions`, { recursive: true })).filter((name) =>
+    name.endsWith(".jsonl")
+  )
+  return `${home}/sessions/${file}`
+})
 
 const patch = (...lines: ReadonlyArray<string>) => ({
   bash: ["apply_patch <<'PATCH'", "*** Begin Patch", ...lines, "*** End Patch", "PATCH"].join("\n")
@@ -283,6 +303,65 @@ suite(codex, "Codex", () => {
         }
       })
   )
+
+  test(codex, "carries a turn on whose file ends in the middle of a line", (world) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const host = yield* world.open()
+      const log = makeLog("t1")
+      const steps = script(
+        { text: "First.", bash: "echo first" },
+        {
+          text: "Second.",
+          bash: "touch second; perl -e 'sleep 1000'"
+        },
+        { text: "Third.", bash: "echo third" },
+        { text: "Done." }
+      )
+      yield* Effect.forkScoped(Effect.exit(host.run(log, `Do it. ${steps}`, allow)))
+      yield* until(() => existsSync(`${world.directory}/second`))
+      yield* until(() => partsOf(log).filter(({ type }) => type === "tool-call").length === 2)
+      for (let torn = 0; torn < 2; torn++) {
+        process.kill(host.processes.at(-1)!.pid, "SIGKILL")
+        yield* host.supervisor.endAll
+        yield* fs.writeFileString(yield* rollout(world), "{\"type\":\"event_msg\",\"payl", { flag: "a" })
+        if (torn === 0) {
+          yield* Effect.forkScoped(Effect.exit(host.resume(log, `Do it. ${steps}`, {
+            ...allow,
+            // The next one is cut in its approval.
+            approval: () => Effect.never
+          })))
+          yield* until(() => log.parts.filter(({ part }) => part.type === "tool-approval-request").length === 3)
+        }
+      }
+      assert.deepInclude(yield* host.resume(log, `Do it. ${steps}`, allow), { finishReason: "stop" })
+      const parts = partsOf(log)
+      assert.strictEqual(textOf(parts), "First.Second.Third.Done.")
+      assert.strictEqual(only(parts, "step-finished").length, 4)
+      const body = JSON.stringify((yield* world.server.calls("Do it.")).at(-1)!.body)
+      assert.strictEqual(body.split("Do it.").length, 2, "the prompt is there once")
+    }))
+
+  test(codex, "doesn't take another conversation's file for its own", (world) =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const host = yield* world.open()
+      const { log } = yield* play(host, [{ text: "Mine." }])
+      const file = yield* rollout(world)
+      const [, id] = /-([0-9a-f]{8}-[0-9a-f-]{27})\.jsonl$/.exec(file)!
+      const mine = yield* fs.readFileString(file)
+      // It's gone, and then another is there, while Codex runs.
+      yield* fs.remove(file)
+      assert.deepInclude(yield* Effect.flip(host.agent.readState!), { _tag: "ContextLost" })
+      yield* fs.writeFileString(file, mine.replaceAll(id!, id!.replace(/.{4}$/, "0000")))
+      assert.deepInclude(yield* Effect.flip(host.resume(log, "Mine.")), { _tag: "ContextLost" })
+      const conversation = host.conversation()
+      assert.deepInclude(yield* Effect.flip(world.open({ conversation, established: true })), { _tag: "ContextLost" })
+      yield* fs.writeFileString(file, mine)
+      const again = yield* world.open({ conversation, established: true })
+      const next = yield* play(again, [{ text: "Still mine." }], { turn: "t2" })
+      assert.strictEqual(textOf(next.parts), "Still mine.")
+    }))
 
   test(codex, "compacts in a turn where it must, and goes on", (world) =>
     Effect.gen(function*() {

@@ -68,7 +68,7 @@ const isRunning = (pid: number) => {
 }
 
 describe("a turn of Codex", () => {
-  for (const deaf of ["initialize", "thread/start", "thread/resume"]) {
+  for (const deaf of ["initialize", "thread/start", "thread/resume", "turn/start"]) {
     it.effect(`fails, saying what to look at, where Codex doesn't answer ${deaf}`, () =>
       Effect.gen(function*() {
         const conversation = deaf === "thread/resume" ? { conversation: `${thread}:key` } : {}
@@ -80,7 +80,7 @@ describe("a turn of Codex", () => {
         const failure = yield* Effect.flip(host.run(makeLog("t1"), "Hello"))
         assert.deepInclude(failure, { _tag: "DriverError", kind: "start" })
         assert.include(String(failure.message), `'${deaf}' within 120 seconds`)
-        assert.include(String(failure.message), "app-server' starts in the sandbox")
+        assert.include(String(failure.message), "app-server' works in the sandbox")
         yield* host.close
         yield* Fiber.interrupt(hurry)
       }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))

@@ -5,6 +5,7 @@ import type * as Bridge from "@gangway/protocol/Bridge"
 import { type SessionOptions, TurnFailed } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { Conversation } from "./claudeConversation.ts"
 import * as Launch from "./claudeLaunch.ts"
@@ -39,6 +40,11 @@ export const ready = Effect.fnUntraced(
     const before = state.running
     if (before === undefined) return yield* launch(state, agent, work, wanted)
     const { claude, wanted: set } = before
+    const tell = (request: Schema.JsonObject) =>
+      Effect.flatMap(
+        inTime(claude.ask(request)),
+        Option.match({ onNone: () => Effect.fail(deaf(agent)), onSome: Effect.succeed })
+      )
     if (schemaKey(set) !== schemaKey(wanted)) {
       // The form of the answer is told at the start only.
       retire(state)
@@ -53,7 +59,7 @@ export const ready = Effect.fnUntraced(
       return yield* launch(state, agent, work, wanted)
     }
     if (set.model !== wanted.model) {
-      yield* claude.ask({ subtype: "set_model", model: wanted.model ?? null }).pipe(
+      yield* tell({ subtype: "set_model", model: wanted.model ?? null }).pipe(
         Effect.catchIf(
           ({ kind }) => kind === "protocol",
           ({ problem }) => Effect.fail(new TurnFailed({ kind: "invalid-request", message: problem }))
@@ -61,12 +67,19 @@ export const ready = Effect.fnUntraced(
       )
     }
     if (set.effort !== wanted.effort) {
-      yield* claude.ask({ subtype: "apply_flag_settings", settings: { effortLevel: wanted.effort ?? null } })
+      yield* tell({ subtype: "apply_flag_settings", settings: { effortLevel: wanted.effort ?? null } })
     }
     before.wanted = wanted
     return before
   }
 )
+
+const deaf = ({ program }: Agent, often = "") =>
+  failed(
+    "start",
+    `Claude Code didn't answer within ${patience} seconds${often}: look whether '${program} -p' works in the sandbox, ` +
+      "with the settings, the MCP servers and the network that it has there"
+  )
 
 /** Starts it, and once more where it doesn't answer: a turn doesn't wait for ever on what hangs at its start. */
 const launch = Effect.fnUntraced(function*(state: State, agent: Agent, work: Work, wanted: Wanted) {
@@ -80,11 +93,7 @@ const launch = Effect.fnUntraced(function*(state: State, agent: Agent, work: Wor
   })
   const second = yield* startOnce(state, agent, wanted)
   if (Option.isSome(second)) return second.value
-  return yield* failed(
-    "start",
-    `Claude Code didn't answer within ${patience} seconds, twice: look whether '${agent.program} -p' starts in the ` +
-      "sandbox, with the settings, the MCP servers and the network that it has there"
-  )
+  return yield* deaf(agent, ", twice")
 })
 
 const startOnce = Effect.fnUntraced(function*(state: State, agent: Agent, wanted: Wanted) {

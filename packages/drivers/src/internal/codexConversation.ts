@@ -21,7 +21,7 @@ export interface Conversation {
   readonly thread: () => string | undefined
   /** The bridge's name for it. */
   readonly name: () => string
-  /** Takes the id that Codex chose; whether it's a new one. */
+  /** Takes the id of the thread that Codex opened; whether it's a new one. */
   readonly named: (thread: string) => boolean
   /** Whether it's known to have begun: Codex writes its file with the first prompt. */
   readonly begun: () => boolean
@@ -91,8 +91,17 @@ export const open = Effect.fnUntraced(function*(
     if (begun && (yield* find) === undefined) return yield* missing
   })
 
+  const own = (held: ReadonlyArray<Schema.JsonObject>) => {
+    const of = Rollout.threadOf(held)
+    return of === undefined || of === thread
+      ? Effect.void
+      : Effect.fail(lost(`the file of conversation ${thread} is another conversation's, ${of}`))
+  }
+
   if (thread !== undefined) {
-    const from = Rollout.directoryOf(yield* lines)
+    const held = yield* lines
+    yield* own(held)
+    const from = Rollout.directoryOf(held)
     if (from === undefined ? options.established : from !== directory) return yield* missing
     if (from === undefined) thread = undefined
     else begun = true
@@ -135,6 +144,7 @@ export const open = Effect.fnUntraced(function*(
         prompts.add(Prompt.messageId(thread, previous.turn, attempt))
       }
       const held = yield* lines
+      yield* own(held)
       const ids = clientIds(held)
       const messages = new Set(
         previous.messages.filter((message) => ids.has(Prompt.messageId(thread ?? "", previous.turn, message)))

@@ -86,6 +86,9 @@ const meta = (lines: ReadonlyArray<Schema.JsonObject>, field: string): string | 
 /** The working directory of a conversation, as its file begins. */
 export const directoryOf = (lines: ReadonlyArray<Schema.JsonObject>): string | undefined => meta(lines, "cwd")
 
+/** The conversation that a file is of, as it begins. */
+export const threadOf = (lines: ReadonlyArray<Schema.JsonObject>): string | undefined => meta(lines, "id")
+
 /** What the last compaction left of a conversation. */
 export const summaryOf = (lines: ReadonlyArray<Schema.JsonObject>): string | undefined => {
   const payload = lines.findLast(({ type }) => type === "compacted")?.["payload"]

@@ -22,7 +22,7 @@ import { failed } from "./codexProcess.ts"
 import * as Prompt from "./codexPrompt.ts"
 import type { Work } from "./codexRequests.ts"
 import type * as Rollout from "./codexRollout.ts"
-import { ready, retire } from "./codexStart.ts"
+import { ready, retire, soon } from "./codexStart.ts"
 import { nudge } from "./prompts.ts"
 import { compactionFailed, interrupted, outcome } from "./work.ts"
 
@@ -118,7 +118,7 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
     // Only with the whole mode said can an effort be taken back.
     const reset = turn.effort === undefined && running.lastEffort !== running.effort
     running.lastEffort = turn.effort ?? running.effort
-    const answered = yield* running.codex.ask("turn/start", {
+    const answered = yield* soon(running.codex, agent.program, "turn/start", {
       threadId,
       clientUserMessageId: Prompt.messageId(threadId, turn.turn, turn.message ?? turn.attempt),
       input,
@@ -204,7 +204,8 @@ export const open = Effect.fnUntraced(function*(agent: Agent, options: SessionOp
           Effect.sync(() => {
             if (part.type === "compaction") summary = part.summary
           }),
-        send: ({ codex }, threadId) => Effect.as(codex.ask("thread/compact/start", { threadId }), undefined)
+        send: ({ codex }, threadId) =>
+          Effect.as(soon(codex, agent.program, "thread/compact/start", { threadId }), undefined)
       }).pipe(Effect.catchTag("TurnFailed", compactionFailed(failed)))
       return summary === undefined ? {} : { summary }
     }, orRetire)

@@ -1,7 +1,7 @@
 /**
  * How a session's app-server is started, and how it's found again: with the conversation's thread open.
  */
-import type * as Bridge from "@gangway/protocol/Bridge"
+import * as Bridge from "@gangway/protocol/Bridge"
 import type { SessionOptions } from "@gangway/server/Driver"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -56,11 +56,16 @@ const launch = Effect.fnUntraced(function*(
   state.usages.clear()
   const settings = Launch.thread(options, session)
   const thread = conversation.thread()
-  const opened = thread !== undefined && (yield* conversation.exists)
+  const isResumed = thread !== undefined && (yield* conversation.exists)
+  const opened = isResumed
     ? yield* soon(codex, program, "thread/resume", { threadId: thread, excludeTurns: true, ...settings })
     : yield* soon(codex, program, "thread/start", { ...settings, dynamicTools: conversation.tools })
   const answered = Option.getOrUndefined(decodeThread(opened))
   if (answered === undefined) return yield* failed("protocol", "Codex opened a thread without saying its id")
+  if (isResumed && answered.thread.id !== thread) {
+    const problem = `Codex has another conversation in the place of ${thread}: ${answered.thread.id}`
+    return yield* new Bridge.ContextLost({ session: session.session, problem })
+  }
   if (conversation.named(answered.thread.id)) {
     yield* Effect.mapError(
       session.saveConversation(conversation.name()),
@@ -73,8 +78,8 @@ const launch = Effect.fnUntraced(function*(
   return started
 })
 
-/** Asks for what a turn can't begin without: it isn't to wait for ever on what hangs at its start. */
-const soon = <M extends Messages.Method>(
+/** Asks for what a turn can't begin without: it isn't to wait for ever on what hangs. */
+export const soon = <M extends Messages.Method>(
   codex: Codex,
   program: string,
   method: M,
@@ -86,7 +91,7 @@ const soon = <M extends Messages.Method>(
       onNone: () =>
         Effect.fail(failed(
           "start",
-          `Codex didn't answer '${method}' within ${patience} seconds: look whether '${program} app-server' starts in ` +
+          `Codex didn't answer '${method}' within ${patience} seconds: look whether '${program} app-server' works in ` +
             "the sandbox, with the config.toml, the MCP servers and the network that it has there"
         )),
       onSome: Effect.succeed
