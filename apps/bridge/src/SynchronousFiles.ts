@@ -1,6 +1,6 @@
 /**
  * The state directory's small files by plain system calls: each is done sooner than a thread is asked to, and a bridge
- * makes some thirty before it listens. Syncing waits for a disk, so that's left to a thread.
+ * makes some thirty before it listens. Syncing waits for a disk, so that's left to a thread once hosts may wait too.
  *
  * @since 0.1.0
  */
@@ -10,13 +10,22 @@ import * as PlatformError from "effect/PlatformError"
 import * as Fs from "node:fs"
 
 /**
+ * @category options
+ * @since 0.1.0
+ */
+export interface Options {
+  /** Whether somebody may be waiting: until then, nothing is done while the disk is waited for, and no thread is made. */
+  readonly isServing: () => boolean
+}
+
+/**
  * A file system that a program waits for: only for small files on a local disk, as those of a state directory are.
  * What `StateDirectory` doesn't use is asked of the other one, and its open files are only written and synced.
  *
  * @category constructors
  * @since 0.1.0
  */
-export const make = (other: FileSystem.FileSystem): FileSystem.FileSystem =>
+export const make = (other: FileSystem.FileSystem, { isServing }: Options): FileSystem.FileSystem =>
   FileSystem.make({
     ...other,
     access: (path, options) =>
@@ -34,7 +43,7 @@ export const make = (other: FileSystem.FileSystem): FileSystem.FileSystem =>
           call("open", path, () => Fs.openSync(path, options?.flag ?? "r", options?.mode)),
           (descriptor) => Effect.sync(() => Fs.closeSync(descriptor))
         ),
-        (descriptor) => toFile(descriptor)
+        (descriptor) => toFile(descriptor, isServing)
       ),
     readDirectory: (path, options) =>
       options?.recursive === true
@@ -70,7 +79,18 @@ const failure = (method: string, path: string | number, cause: unknown) =>
 const call = <A>(method: string, path: string | number, run: () => A): Effect.Effect<A, PlatformError.PlatformError> =>
   Effect.try({ try: run, catch: (cause) => failure(method, path, cause) })
 
-const toFile = (descriptor: number): FileSystem.File => {
+// Not interrupted: the descriptor is in use until it's done.
+const syncInThread = (descriptor: number) =>
+  Effect.uninterruptible(
+    Effect.callback<void, PlatformError.PlatformError>((resume) =>
+      Fs.fsync(
+        descriptor,
+        (error) => resume(error === null ? Effect.void : Effect.fail(failure("sync", descriptor, error)))
+      )
+    )
+  )
+
+const toFile = (descriptor: number, isServing: Options["isServing"]): FileSystem.File => {
   const write = (bytes: Uint8Array) => call("write", descriptor, () => Fs.writeSync(descriptor, bytes))
   const unsupported = (method: string) =>
     Effect.fail(PlatformError.badArgument({ module: "FileSystem", method, description: "the file is only written" }))
@@ -88,14 +108,8 @@ const toFile = (descriptor: number): FileSystem.File => {
           }
         })
       }),
-    // Not interrupted: the descriptor is in use until it's done.
-    sync: Effect.uninterruptible(
-      Effect.callback((resume) =>
-        Fs.fsync(
-          descriptor,
-          (error) => resume(error === null ? Effect.void : Effect.fail(failure("sync", descriptor, error)))
-        )
-      )
+    sync: Effect.suspend(() =>
+      isServing() ? syncInThread(descriptor) : call("sync", descriptor, () => Fs.fsyncSync(descriptor))
     ),
     stat: unsupported("stat"),
     seek: () => unsupported("seek"),

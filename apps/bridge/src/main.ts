@@ -37,12 +37,14 @@ const bridge = Effect.gen(function*() {
   const token = Redacted.make(line.token)
   const driver = yield* makeDriver(agentOptions)
   // Whose it is, is known before anything listens.
+  let serves = false
   const stateDirectory = yield* Effect.updateService(
     StateDirectory.open({ path: line.stateDirectory, bridge: line.bridge }),
     FileSystem.FileSystem,
-    SynchronousFiles.make
+    (files) => SynchronousFiles.make(files, { isServing: () => serves })
   )
   const server = yield* listen({ hostname, port, bridge: line.bridge, stateDirectory })
+  serves = true
   yield* Effect.provideService(
     BridgeServer.serve(driver, { ...line, stateDirectory, token }),
     HttpServer.HttpServer,

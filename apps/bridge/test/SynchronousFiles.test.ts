@@ -18,9 +18,12 @@ const temporary = Effect.acquireRelease(
 )
 
 const live = (name: string, effect: Effect.Effect<void, unknown, Scope.Scope | FileSystem.FileSystem>) =>
-  it.live(name, () =>
+  it.live.each([false, true])(`${name} (serving: %s)`, (serving) =>
     effect.pipe(
-      Effect.updateService(FileSystem.FileSystem, SynchronousFiles.make),
+      Effect.updateService(
+        FileSystem.FileSystem,
+        (files) => SynchronousFiles.make(files, { isServing: () => serving })
+      ),
       Effect.provide(BunFileSystem.layer)
     ))
 
