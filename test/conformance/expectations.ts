@@ -94,3 +94,8 @@ export const qwen: Shorter = {
     usage: true
   }
 }
+
+export const claudeAgentAcp: Shorter = {
+  name: "Claude Code's ACP adapter",
+  capabilities: { ...noCapabilities, reasoning: true, approvals: true, fileChanges: true, continuation: true }
+}

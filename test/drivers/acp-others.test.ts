@@ -1,6 +1,6 @@
 /**
- * The driver of ACP agents, with Gemini CLI and Qwen Code and a scripted model: what they have in common with the
- * reference, and in what they differ.
+ * The driver of ACP agents, with other agents than the reference and a scripted model: what they have in common with
+ * it, and in what they differ.
  */
 import { assert } from "@effect/vitest"
 import * as Acp from "@gangway/drivers/Acp"
@@ -8,11 +8,12 @@ import { Effect, Fiber, FileSystem, Redacted } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { makeLog, partsOf, textOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import { abort, allow, fileOf, only, play, type Profile, suite, test, waitForFile } from "../conformance/driverWorld.ts"
-import { gemini, qwen } from "../conformance/expectations.ts"
+import { claudeAgentAcp, gemini, qwen } from "../conformance/expectations.ts"
 import { installAgent } from "../installAgent.ts"
 import { script } from "../model/Script.ts"
 
 type Agent = Pick<Profile, "name" | "agent" | "make" | "capabilities" | "shell"> & {
+  readonly write: string
   readonly edit: string
   /** What a command's result shows of what it printed. */
   readonly showsOutput: boolean
@@ -41,6 +42,7 @@ const agents: ReadonlyArray<Agent> = [
         Effect.provide(Loopback.layer)
       ),
     shell: "run_shell_command",
+    write: "write_file",
     edit: "replace",
     showsOutput: false
   },
@@ -59,7 +61,28 @@ const agents: ReadonlyArray<Agent> = [
         Effect.provide(Loopback.layer)
       ),
     shell: "run_shell_command",
+    write: "write_file",
     edit: "edit",
+    showsOutput: true
+  },
+  {
+    ...claudeAgentAcp,
+    agent: await installAgent("claude-agent-acp"),
+    make: ({ home, program, url }) =>
+      Acp.Acp.make({
+        profile: "claude-agent-acp",
+        command: [program],
+        home,
+        env: {
+          ANTHROPIC_BASE_URL: url,
+          ANTHROPIC_MODEL: "scripted-model",
+          CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1"
+        },
+        secretEnv: { ANTHROPIC_API_KEY: Redacted.make("SECRET-key") }
+      }).pipe(Effect.provide(Loopback.layer)),
+    shell: "Bash",
+    write: "Write",
+    edit: "Edit",
     showsOutput: true
   }
 ]
@@ -97,7 +120,7 @@ for (const agent of agents) {
         assert.isTrue(textOf(parts).startsWith("Good morning."))
         assert.deepStrictEqual(asked, [
           [agent.shell, false],
-          ["write_file", true],
+          [agent.write, true],
           [agent.edit, true],
           [agent.shell, false]
         ])
@@ -106,8 +129,8 @@ for (const agent of agents) {
         assert.deepStrictEqual(calls.map(({ id }) => id), results.map(({ id }) => id))
         assert.strictEqual(JSON.stringify(results[0]!.result).includes("SAID"), agent.showsOutput)
         assert.strictEqual((yield* fileOf(`${world.directory}/said.txt`)).trim(), "SAID")
+        assert.deepStrictEqual(results.map(({ isFailure }) => isFailure), [false, false, false, true])
         assert.strictEqual(yield* fileOf(`${world.directory}/no.txt`), "")
-        assert.isTrue(results[3]!.isFailure)
         const [created, updated, ...more] = only(parts, "file-change")
         assert.deepStrictEqual(more, [])
         assert.deepInclude(created, { path: file, kind: "create" })

@@ -6,6 +6,7 @@ import type * as Bridge from "@gangway/protocol/Bridge"
 import type { SessionOptions } from "@gangway/server/Driver"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as Adapters from "./acpAdapters.ts"
 import * as OpenCode from "./acpOpenCode.ts"
 import type { Call } from "./acpTools.ts"
 import type { Told } from "./acpUsage.ts"
@@ -37,6 +38,8 @@ export interface Profile {
   readonly auth?: { readonly method: string; readonly variable: string }
   /** The mode in which the agent asks. Several start in one that hides what they do from the host. */
   readonly mode?: string
+  /** What a conversation is opened with besides, as `_meta`. */
+  readonly meta?: Schema.JsonObject
   /** Whether the instructions are in a file, which `env` names; otherwise they stand before the first prompt. */
   readonly instructionsFile?: boolean
   /** Whether a call's input is incomplete while the call is pending. */
@@ -112,6 +115,10 @@ const claudeAgentAcp: Profile = {
   install: "@agentclientprotocol/claude-agent-acp@0.101.0",
   versions: { pattern: /^0\.10\d\.\d+$/, words: "0.100.x to 0.109.x" },
   mode: "default",
+  meta: Adapters.claudeMeta,
+  announcesEarly: true,
+  toolName: Adapters.claudeToolName,
+  changes: Adapters.claudeChanges,
   capabilities: { ...common, continuation: true }
 }
 
@@ -120,8 +127,10 @@ const codexAcp: Profile = {
   command: ["codex-acp"],
   install: "@agentclientprotocol/codex-acp@2.6.0",
   versions: { pattern: /^2\.[6-9]\.\d+$/, words: "2.6.x to 2.9.x" },
+  // It asks for edits, and runs commands unasked in a sandbox of its own, in which they only read.
   mode: "read-only",
-  capabilities: { ...common, continuation: true }
+  failure: Adapters.codexFailure,
+  capabilities: { ...common, approvals: false, continuation: true }
 }
 
 export const profiles = {

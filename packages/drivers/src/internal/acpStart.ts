@@ -76,7 +76,8 @@ export const greet = Effect.fnUntraced(function*(
   const methodId = options.authMethod ?? (isReady ? known.method : undefined)
   if (methodId !== undefined) yield* ask(connection, "authenticate", { methodId })
   const mcpServers = yield* Launch.mcpServers(initialized, session.mcpServers, host)
-  return { initialized, place: { cwd: session.directory, mcpServers } }
+  const meta = profile?.meta === undefined ? {} : { _meta: profile.meta }
+  return { initialized, place: { cwd: session.directory, mcpServers, ...meta } }
 })
 
 /** Has the agent work in a mode. */

@@ -23,6 +23,8 @@ export interface Call {
   readonly title: string | undefined
   /** What was told last of each thing. */
   fields: ToolFields
+  /** What a terminal of the agent's own printed, bit by bit. */
+  printed: string
   /** Changes of files that a request for permission showed. */
   proposed: ReadonlyArray<ToolContent>
 }
@@ -36,17 +38,54 @@ export const isInput = (input: Schema.Json | null | undefined): boolean =>
 export const makeCall = (fields: ToolFields): Call => ({
   id: fields.toolCallId,
   title: fields.title ?? undefined,
-  fields,
+  fields: { ...fields, _meta: undefined },
+  printed: "",
   proposed: []
 })
 
+/** The most that is kept of what a terminal printed, in characters; the beginning goes first. */
+const maxPrinted = 1024 * 1024
+
 /** Takes what an update tells; what it leaves out stays. */
 export const merge = (call: Call, told: ToolFields): void => {
+  const { _meta, ...fields } = told
+  const added = printedIn(_meta)
+  if (added !== "") {
+    call.printed += added
+    // Cutting costs as much as there is, so not with each bit.
+    if (call.printed.length > 2 * maxPrinted) call.printed = call.printed.slice(-maxPrinted)
+  }
   call.fields = {
     ...call.fields,
-    ...Object.fromEntries(Object.entries(told).filter(([, value]) => isSet(value)))
+    ...Object.fromEntries(Object.entries(fields).filter(([, value]) => isSet(value))),
+    _meta: mergeMeta(call.fields._meta, _meta)
   } as ToolFields
 }
+
+// Each update may tell another thing of the same extension.
+const mergeMeta = (known: ToolFields["_meta"], told: ToolFields["_meta"]): ToolFields["_meta"] =>
+  isSet(told)
+    ? {
+      ...known,
+      ...Object.fromEntries(
+        Object.entries(told!).map((
+          [key, value]
+        ) => [key, isRecord(value) ? { ...asRecord(known?.[key]), ...value } : value])
+      )
+    }
+    : known
+
+const isRecord = (value: Schema.Json | undefined): value is Schema.JsonObject =>
+  Predicate.isObject(value) && !Array.isArray(value)
+
+const asRecord = (value: Schema.Json | undefined): Schema.JsonObject => isRecord(value) ? value : {}
+
+// An extension that editors understand, by which adapters show commands that they run themselves.
+const printedIn = (meta: ToolFields["_meta"]): string =>
+  ["terminal_output_delta", "terminal_output"].map((key) => {
+    const { data } = asRecord(meta?.[key])
+    return Predicate.isString(data) ? data : ""
+  }).join("")
 
 /** Takes what a request for permission tells: some agents say less of the input there, and more of the outcome. */
 export const mergeAsked = (call: Call, told: ToolFields): void => {
@@ -82,11 +121,11 @@ export const textOf = (block: ContentBlock): string | undefined => {
 
 /** What came out of it: text where there's any, otherwise what the agent gives as it is. */
 export const resultOf = (
-  { fields: { content, rawOutput } }: Call,
+  { fields: { content, rawOutput }, printed }: Call,
   outputOf: (terminal: string) => string | undefined
 ): Schema.Json => {
   const texts = (content ?? []).flatMap((piece) => {
-    if (piece.type === "terminal") return outputOf(piece.terminalId ?? "") ?? []
+    if (piece.type === "terminal") return outputOf(piece.terminalId ?? "") ?? printed.slice(-maxPrinted)
     const block = piece.type === "content" ? piece.content : undefined
     return isSet(block) ? textOf(block!) ?? [] : []
   })
