@@ -1,6 +1,7 @@
 /**
  * What there is: the bridges that are known, how each one is, and its sessions.
  */
+import { describeReason } from "@gangway/client/BridgeUnavailable"
 import { Bridge } from "@gangway/protocol"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -89,7 +90,10 @@ const look = Effect.fnUntraced(function*(bridge: Bridge.BridgeId) {
       const sessions = yield* Effect.orElseSucceed(recorded(bridge), () => [])
       return error._tag === "SandboxError" && error.reason._tag === "NotRunning"
         ? as("stopped", { sessions })
-        : as("unknown", { problem: error.message, sessions })
+        : as("unknown", {
+          problem: error._tag === "BridgeUnavailable" ? describeReason(error.reason) : error.message,
+          sessions
+        })
     }))
   )
 })

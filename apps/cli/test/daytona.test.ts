@@ -227,10 +227,15 @@ rm empty; mkdir empty; echo x >empty/file`
       // Its bridge is still there.
       assert.notInclude((yield* run(user, "sandboxes", "prune")).stdout, sandbox!.id)
       yield* Effect.promise(() => server.stop(sandbox!))
+      const stopped = yield* run(user, "ps")
+      assert.match(stopped.stdout, /^○ b1 {2}its sandbox is stopped, in daytona\n {2}s1 +not known +\S+/)
+      assert.strictEqual(sandbox!.state, "stopped", "nothing is woken to look at")
       const pruned = yield* run(user, "sandboxes", "prune")
       assert.include(pruned.stdout, `removed ${sandbox!.id}`)
       assert.isEmpty(of(user))
       assert.include((yield* run(user, "diff")).stderr, "the sandbox of bridge b1 is gone")
+      assert.strictEqual((yield* run(user, "prune", "--yes")).stdout, "b1  its sandbox is gone, 0 sessions\n")
+      assert.include((yield* run(user, "ps")).stderr, "no bridge is known yet")
     }))
 
   test("uses a sandbox that exists, and leaves it", (user) =>

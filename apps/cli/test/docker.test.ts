@@ -269,6 +269,17 @@ sleep 100
       assert.strictEqual(here, "")
     }))
 
+  test("has in its image the agent that its bridge drives", () =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const described = Bun.spawnSync([engine.bridge, "agents"]).stdout.toString().trim().split("\n")
+      const { install } = described.map((line) => JSON.parse(line)).find(({ agent }) => agent === "claude-code")
+      const [, named] = /--global (\S+)$/.exec(install)!
+      const compose = dockerfile.replace("Dockerfile", "compose.yaml")
+      assert.include(yield* fs.readFileString(dockerfile), `ARG AGENTS="${named}"\n`)
+      assert.include(yield* fs.readFileString(compose), `AGENTS: \${GANGWAY_AGENTS:-${named}}\n`)
+    }))
+
   test("says what doesn't go together", (user) =>
     Effect.gen(function*() {
       const problem = Effect.fnUntraced(function*(...args: ReadonlyArray<string>) {

@@ -57,8 +57,8 @@ export const waiting = ({ name = "", type }: Bridge.Waiting): string =>
     ? "an answer"
     : `host tool ${oneLine(name)}`
 
-const stateOf = ({ latest }: SurveyedSession): string => {
-  if (latest === undefined) return "no turn yet"
+const stateOf = ({ latest }: SurveyedSession, condition: Condition): string => {
+  if (latest === undefined) return condition === "running" || condition === "gone" ? "no turn yet" : "not known"
   const attempt = latest.attempt > 1 ? `, attempt ${latest.attempt}` : ""
   const parts = latest.next === undefined ? "" : `, ${(latest.next - 1).toLocaleString("en")} parts`
   return `${latest.state}${attempt}${parts}`
@@ -75,16 +75,16 @@ export const overview = (
     return { bridge, sessions: sessions.filter((session, index) => index < most || urgency(session) < 2) }
   })
   const widthOf = (texts: ReadonlyArray<string>) => Math.max(0, ...texts.map((text) => text.length))
-  const all = shown.flatMap(({ sessions }) => sessions)
+  const all = shown.flatMap(({ bridge: { condition }, sessions }) => sessions.map((one) => ({ ...one, condition })))
   const [sessionWidth, turnWidth, stateWidth] = [
     widthOf(all.map(({ session }) => session)),
     widthOf(all.map(({ latest }) => latest?.turn ?? "")),
-    widthOf(all.map(stateOf))
+    widthOf(all.map((session) => stateOf(session, session.condition)))
   ]
-  const row = (session: SurveyedSession): string => {
+  const row = (session: SurveyedSession, condition: Condition): string => {
     const asked = (session.latest?.waiting ?? []).map(waiting).join(", ")
     const start = `  ${pad(session.session, sessionWidth)}  ${pad(session.latest?.turn ?? "", turnWidth)}  `
-    const state = pad(stateOf(session), stateWidth)
+    const state = pad(stateOf(session, condition), stateWidth)
     const room = columns - start.length - state.length - 2
     const rest = asked === "" ? "" : cut(`? ${asked}`, Math.max(room, 12))
     const left = room - rest.length - (rest === "" ? 0 : 2)
@@ -105,7 +105,7 @@ export const overview = (
       `${isRunning ? style.green("●") : style.dim("○")} ${style.bold(bridge.bridge)}  ${
         style.dim(cut(words, columns - bridge.bridge.length - 4))
       }`,
-      ...sessions.map(row),
+      ...sessions.map((session) => row(session, bridge.condition)),
       ...(more === 0 ? [] : [style.dim(`  and ${more} more sessions: --all`)])
     ]
   })
