@@ -49,5 +49,5 @@ describe("the commands that the documentation shows", () => {
         assert.match(text, new RegExp(`${flag}\\b`), `${path}: gangway ${words.join(" ")}`)
       }
     }
-  }, 60_000)
+  }, 180_000)
 })
