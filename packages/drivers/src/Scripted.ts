@@ -59,7 +59,7 @@ export {
 export const Options = Schema.Struct({
   // Prepared when it's read: most launches have none, and it takes longer than all else that is prepared.
   /** Played where a prompt holds no script; absent, the agent repeats the prompt. */
-  // Most launches have none, and preparing to read one takes longer than all else that is read.
+  script: Schema.optional(Schema.suspend(() => Script)),
   /** Where the agent keeps conversations and journals, absolute; absent, `.gangway/scripted` in the user's home. */
   home: Schema.optional(Schema.String),
   /** `off`: no journal, and no parts in the conversation, for benchmarks; absent, `synced`. */
