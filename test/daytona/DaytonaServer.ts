@@ -52,6 +52,8 @@ export class DaytonaServer {
   minute = 60_000
   /** After how long without a byte the proxies cut a connection. */
   idleCut: number | undefined
+  /** Answers a request instead of Daytona, as what is in between may: by anything, or never. */
+  interfere: ((method: string, path: string) => Response | Promise<Response> | undefined) | undefined
   /** The state that sandboxes come to when they're created. */
   created: SandboxState = "started"
   private readonly root = fs.mkdtempSync(join(tmpdir(), "gangway-daytona-"))
@@ -140,6 +142,8 @@ export class DaytonaServer {
     const { pathname } = new URL(request.url)
     const origin: Origin = pathname.startsWith("/api/") ? "api" : "toolbox"
     this.requests.push(`${method} ${pathname}`)
+    const other = this.interfere?.(method, pathname)
+    if (other !== undefined) return await other
     let reply: Reply
     let from: Origin = origin
     try {

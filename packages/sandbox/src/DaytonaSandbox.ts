@@ -13,7 +13,7 @@ import type * as Scope from "effect/Scope"
 import * as Errors from "./internal/daytonaErrors.ts"
 import { inside, makeId, runScript, start } from "./internal/daytonaProcess.ts"
 import * as Shell from "./internal/daytonaShell.ts"
-import { running, wake } from "./internal/daytonaWake.ts"
+import { pin, running, wake } from "./internal/daytonaWake.ts"
 import * as Sandbox from "./Sandbox.ts"
 
 /**
@@ -135,7 +135,9 @@ export const attach: (
   function*(options) {
     const daytona = yield* client("attach", options)
     return fromSdk(
-      yield* Effect.tryPromise({ try: () => daytona.get(options.sandbox), catch: Errors.toError("attach") })
+      yield* Effect.tryPromise({ try: () => daytona.get(options.sandbox), catch: Errors.toError("attach") }).pipe(
+        Effect.filterOrFail(({ id }) => typeof id === "string", () => Errors.odd("attach"))
+      )
     )
   }
 )
@@ -301,15 +303,17 @@ const usePort = 9009
 
 const preview = (sdk: SdkSandbox, port: number) =>
   Effect.tryPromise({ try: () => sdk.getPreviewLink(port), catch: Errors.toError("endpoint") }).pipe(
-    Effect.map(({ token, url }): Sandbox.Endpoint => ({
-      url: new URL(url),
-      headers: { "X-Daytona-Preview-Token": Redacted.make(token) }
-    }))
+    Effect.flatMap((link): Effect.Effect<Sandbox.Endpoint, Sandbox.SandboxError> => {
+      const url = typeof link?.url === "string" ? URL.parse(link.url) : null
+      return url === null || typeof link.token !== "string"
+        ? Effect.fail(Errors.odd("endpoint"))
+        : Effect.succeed({ url, headers: { "X-Daytona-Preview-Token": Redacted.make(link.token) } })
+    })
   )
 
 const fromSdk = (sdk: SdkSandbox): Sandbox.Sandbox["Service"] =>
   Sandbox.Sandbox.of({
-    id: sdk.id,
+    id: pin(sdk),
     kind: "daytona",
     // Daytona may reach a port from the sandbox's loopback or from its network: that isn't promised.
     hostname: "0.0.0.0",

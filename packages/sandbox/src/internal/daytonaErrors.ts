@@ -10,6 +10,7 @@ interface SdkError {
   readonly statusCode?: number | undefined
   readonly code?: string | undefined
   readonly source?: string | undefined
+  readonly headers?: Readonly<Record<string, unknown>> | undefined
 }
 
 const isSdkError = (cause: unknown): cause is SdkError => cause instanceof Error
@@ -33,15 +34,24 @@ export const error = (
 export const toError = (operation: Sandbox.SandboxError["operation"]) => (cause: unknown) =>
   error(operation, toReason(cause))
 
+// Daytona answers with JSON: a page is of a proxy or a load balancer in between, and says nothing of the sandbox.
+const isPage = (cause: unknown) =>
+  isSdkError(cause) && String(cause.headers?.["content-type"] ?? "").includes("text/html")
+
+/** An answer that is none of Daytona's. */
+export const odd = (operation: Sandbox.SandboxError["operation"]) =>
+  error(operation, new Sandbox.Transient({ problem: "what answers isn't Daytona, or is cut off" }))
+
 const toReason = (cause: unknown): Sandbox.SandboxError["reason"] => {
-  const options = { problem: isSdkError(cause) ? cause.message : String(cause), cause }
-  switch (statusOf(cause)) {
+  const status = statusOf(cause)
+  const message = isSdkError(cause) ? cause.message : String(cause)
+  const options = { problem: isPage(cause) ? `a page came instead of an answer (HTTP ${status})` : message, cause }
+  if (status === 401 || status === 403) return new Sandbox.Denied(options)
+  if (isPage(cause)) return new Sandbox.Transient(options)
+  switch (status) {
     case 400:
     case 422:
       return new Sandbox.Unsupported(options)
-    case 401:
-    case 403:
-      return new Sandbox.Denied(options)
     case 404:
     case 410:
       return new Sandbox.NotFound(options)
@@ -65,7 +75,7 @@ export const toScriptError = (operation: Sandbox.SandboxError["operation"], outp
   if (/no such file or directory|can't cd|not found/i.test(problem)) {
     return error(operation, new Sandbox.NotFound({ problem }))
   }
-  if (/no space left|cannot fork|resource temporarily unavailable/i.test(problem)) {
+  if (/upload was lost|no space left|cannot fork|resource temporarily unavailable/i.test(problem)) {
     return error(operation, new Sandbox.Transient({ problem }))
   }
   return error(operation, new Sandbox.Unsupported({ problem }))

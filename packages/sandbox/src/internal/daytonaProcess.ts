@@ -64,7 +64,12 @@ export const runScript = (
       undefined,
       options.env,
       options.timeout ?? shortTimeout
-    ))
+    )).pipe(
+      Effect.filterOrFail(
+        (answer) => typeof answer?.exitCode === "number" && typeof answer.result === "string",
+        () => Errors.odd(operation)
+      )
+    )
 
 /** Starts a program. */
 export const start = Effect.fnUntraced(function*(sdk: SdkSandbox, options: Sandbox.StartOptions) {
@@ -89,13 +94,14 @@ export const start = Effect.fnUntraced(function*(sdk: SdkSandbox, options: Sandb
           runAsync: true,
           // It would write the line to a file that anyone in the sandbox may read, and that the API shows.
           suppressInputEcho: true
-        }))
+        })).pipe(Effect.filterOrFail((answer) => typeof answer?.cmdId === "string", () => Errors.odd("start")))
       let ended: number | undefined
       // Removed as soon as it's of no more use: until then it holds a shell.
       const exitCode = Effect.suspend(() =>
         ended !== undefined
           ? Effect.succeedSome(ended)
           : inside("start", sdk, () => sdk.process.getSessionCommand(session, cmdId)).pipe(
+            Effect.filterOrFail((answer) => typeof answer?.id === "string", () => Errors.odd("start")),
             Effect.flatMap(({ exitCode }) => {
               if (exitCode === undefined) return Effect.succeedNone
               ended = exitCode

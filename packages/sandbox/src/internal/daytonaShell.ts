@@ -55,6 +55,7 @@ exec mktemp -d
 /** Moves what was uploaded to its place: `uploaded mode file its-directory`. */
 export const placeScript = `
 ${inEnglish}
+[ -f "$0" ] || { rm -rf -- "$3"; echo "the upload was lost"; exit 1; }
 chmod "$1" "$0" && mv -f -- "$0" "$2"
 code=$?
 rm -rf -- "$3"

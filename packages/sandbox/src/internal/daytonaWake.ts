@@ -12,17 +12,32 @@ const deadline = "5 minutes"
 // A start that fails as often as this isn't the moment's fault: that's 6 s.
 const maxStarts = 6
 
+// Whose state was told last.
+const told = new WeakMap<SdkSandbox, unknown>()
+
+/** Keeps the sandbox what it is: the SDK takes over whatever is answered, its id too, and asks for that one then. */
+export const pin = (sdk: SdkSandbox): string => {
+  const { id } = sdk
+  told.set(sdk, id)
+  Object.defineProperty(sdk, "id", { enumerable: true, get: () => id, set: (other) => told.set(sdk, other) })
+  return id
+}
+
 /** Asks for the sandbox's state. One that was deleted is said to be gone, without the SDK's error. */
 export const refresh = (operation: Sandbox.SandboxError["operation"], sdk: SdkSandbox) =>
   Effect.tryPromise({
     try: () => sdk.refreshData(),
-    catch: (cause) => Errors.statusOf(cause) === 404 ? gone(operation) : Errors.toError(operation)(cause)
+    catch: (cause) => {
+      const error = Errors.toError(operation)(cause)
+      return error.reason._tag === "NotFound" ? gone(operation) : error
+    }
   }).pipe(
-    Effect.andThen(Effect.suspend(() =>
-      sdk.state === "destroyed" || sdk.state === "destroying"
+    Effect.andThen(Effect.suspend(() => {
+      if (sdk.state === undefined || told.get(sdk) !== sdk.id) return Effect.fail(Errors.odd(operation))
+      return sdk.state === "destroyed" || sdk.state === "destroying"
         ? Effect.fail(gone(operation))
-        : Effect.succeed(sdk.state ?? "unknown")
-    ))
+        : Effect.succeed(sdk.state)
+    }))
   )
 
 /** Fails where the sandbox isn't running. */
