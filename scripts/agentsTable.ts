@@ -1,5 +1,6 @@
 /**
- * Writes the table of docs/agents.md: what each agent can do, from what its suite expects of it and its driver.
+ * Writes the tables of docs/agents.md and docs/acp.md: what each agent can do, from what its suite expects of it and its
+ * driver.
  *
  *   bun scripts/agentsTable.ts
  */
@@ -10,7 +11,6 @@ import { join } from "node:path"
 import type { Untold } from "../test/conformance/driverWorld.ts"
 import * as Expected from "../test/conformance/expectations.ts"
 
-const path = "docs/agents.md"
 const begin = "<!-- Made by `bun scripts/agentsTable.ts` of test/conformance/expectations.ts: change that. -->\n"
 const end = "<!-- end -->"
 
@@ -20,8 +20,18 @@ const suites: Readonly<Record<string, readonly [file: string, Expected.Expectati
   "codex": ["codex.test.ts", Expected.codex],
   "opencode": ["acp-opencode.test.ts", Expected.opencode],
   "gemini": ["acp-others.test.ts", Expected.gemini],
-  "qwen": ["acp-others.test.ts", Expected.qwen]
+  "qwen": ["acp-others.test.ts", Expected.qwen],
+  "claude-agent-acp": ["acp-others.test.ts", Expected.claudeAgentAcp]
 }
+
+/** Which of them stand in which document. */
+const documents: Readonly<Record<string, ReadonlyArray<string>>> = {
+  "docs/agents.md": Object.keys(suites),
+  "docs/acp.md": Object.keys(suites).filter((agent) => "tellsInput" in suites[agent]![1])
+}
+
+/** The documents that have a table. */
+export const paths = Object.keys(documents)
 
 const capabilities: Readonly<Record<keyof Bridge.Capabilities, string>> = {
   reasoning: "reasoning as it comes",
@@ -59,13 +69,12 @@ const untold: Readonly<Record<Untold, string>> = {
   "retries": "tells that its model is called again"
 }
 
-const table = (): string => {
-  const agents = Object.entries(suites).map(([agent, [file, expected]]) => ({
-    agent,
-    file,
-    expected,
-    version: knownAgents.find((known) => known.agent === agent)!.install.split("@").at(-1)
-  }))
+const table = (names: ReadonlyArray<string>): string => {
+  const agents = names.map((agent) => {
+    const [file, expected] = suites[agent]!
+    const { install } = knownAgents.find((known) => known.agent === agent)!
+    return { agent, file, expected, version: install.split("@").at(-1) }
+  })
   const row = (title: string, cell: (agent: (typeof agents)[number]) => string) =>
     `| ${[title, ...agents.map(cell)].join(" | ")} |\n`
   const manner = (title: string, has: (expected: Expected.Expectations) => boolean) =>
@@ -86,6 +95,10 @@ const table = (): string => {
             : "no"
       )
     ),
+    ...(agents.some(({ expected }) => !("tellsInput" in expected)) ? [] : [
+      row("a command is its call's input", ({ expected }) => (expected as Expected.Commands).tellsInput ? "yes" : "no"),
+      row("what it prints is the result", ({ expected }) => (expected as Expected.Commands).tellsOutput ? "yes" : "no")
+    ]),
     manner("tells what a cut call of its model used", ({ tellsCutSteps }) => tellsCutSteps),
     manner("a host says what `Compact` keeps", ({ compactsAsTold }) => compactsAsTold),
     ...Object.entries(untold).map(([name, title]) => manner(title, ({ untold }) => !untold.has(name as Untold)))
@@ -93,13 +106,15 @@ const table = (): string => {
 }
 
 /** The document as it should be; it has a place for the table. */
-export const withTable = (document: string): string => {
+export const withTable = (path: string, document: string): string => {
   const [from, to] = [document.indexOf(begin), document.indexOf(end)]
   if (from < 0 || to < from) throw new Error(`${path} has no place for the table`)
-  return `${document.slice(0, from)}${begin}\n${table()}\n${document.slice(to)}`
+  return `${document.slice(0, from)}${begin}\n${table(documents[path]!)}\n${document.slice(to)}`
 }
 
 if (import.meta.main) {
-  const file = join(import.meta.dirname, "..", path)
-  writeFileSync(file, withTable(readFileSync(file, "utf8")))
+  for (const path of paths) {
+    const file = join(import.meta.dirname, "..", path)
+    writeFileSync(file, withTable(path, readFileSync(file, "utf8")))
+  }
 }

@@ -11,7 +11,7 @@
 import { spawnSync } from "node:child_process"
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
-import { withTable } from "./agentsTable.ts"
+import { paths, withTable } from "./agentsTable.ts"
 import { type Block, codeBlocks } from "./codeBlocks.ts"
 import { lineAt, type Problem, report } from "./project.ts"
 import { readTestNames } from "./testNames.ts"
@@ -68,11 +68,10 @@ const checkTests = (path: string, text: string): void => {
   }
 }
 
-const agents = "docs/agents.md"
-if (existsSync(join(root, agents))) {
-  const text = readFileSync(join(root, agents), "utf8")
-  if (withTable(text) !== text) {
-    problems.push({ path: agents, line: 1, message: "its table is old: bun scripts/agentsTable.ts writes it" })
+for (const path of paths.filter((path) => existsSync(join(root, path)))) {
+  const text = readFileSync(join(root, path), "utf8")
+  if (withTable(path, text) !== text) {
+    problems.push({ path, line: 1, message: "its table is old: bun scripts/agentsTable.ts writes it" })
   }
 }
 

@@ -10,8 +10,16 @@ export type Expectations = Pick<Profile, "name" | "capabilities" | "tellsCutStep
   readonly untold: ReadonlySet<Untold>
 }
 
+/** What an agent of the Agent Client Protocol tells of a command. */
+export interface Commands {
+  /** Whether a call's input is the command, and not its title. */
+  readonly tellsInput: boolean
+  /** Whether a result is what it printed. */
+  readonly tellsOutput: boolean
+}
+
 /** What's expected of an agent whose suite is shorter. */
-export type Shorter = Pick<Expectations, "name" | "capabilities">
+export type Shorter = Pick<Expectations, "name" | "capabilities"> & Commands
 
 export const claudeCode: Expectations = {
   name: "Claude Code",
@@ -61,7 +69,7 @@ export const codex: Expectations = {
   untold: new Set()
 }
 
-export const opencode: Expectations = {
+export const opencode: Expectations & Commands = {
   name: "OpenCode",
   capabilities: {
     ...noCapabilities,
@@ -75,12 +83,16 @@ export const opencode: Expectations = {
   },
   tellsCutSteps: false,
   compactsAsTold: false,
-  untold: new Set(["cache-writes", "denials", "failures", "retries"])
+  untold: new Set(["cache-writes", "denials", "failures", "retries"]),
+  tellsInput: true,
+  tellsOutput: true
 }
 
 export const gemini: Shorter = {
   name: "Gemini CLI",
-  capabilities: { ...noCapabilities, reasoning: true, approvals: true, fileChanges: true }
+  capabilities: { ...noCapabilities, reasoning: true, approvals: true, fileChanges: true },
+  tellsInput: false,
+  tellsOutput: false
 }
 
 export const qwen: Shorter = {
@@ -92,10 +104,14 @@ export const qwen: Shorter = {
     fileChanges: true,
     continuation: true,
     usage: true
-  }
+  },
+  tellsInput: true,
+  tellsOutput: true
 }
 
 export const claudeAgentAcp: Shorter = {
   name: "Claude Code's ACP adapter",
-  capabilities: { ...noCapabilities, reasoning: true, approvals: true, fileChanges: true, continuation: true }
+  capabilities: { ...noCapabilities, reasoning: true, approvals: true, fileChanges: true, continuation: true },
+  tellsInput: true,
+  tellsOutput: true
 }

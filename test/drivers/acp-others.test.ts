@@ -8,16 +8,14 @@ import { Effect, Fiber, FileSystem, Redacted } from "effect"
 import * as Loopback from "../../apps/bridge/src/Loopback.ts"
 import { makeLog, partsOf, textOf } from "../../packages/drivers/test/fixtures/turns.ts"
 import { abort, allow, fileOf, only, play, type Profile, suite, test, waitForFile } from "../conformance/driverWorld.ts"
-import { claudeAgentAcp, gemini, qwen } from "../conformance/expectations.ts"
+import { claudeAgentAcp, type Commands, gemini, qwen } from "../conformance/expectations.ts"
 import { installAgent } from "../installAgent.ts"
 import { script } from "../model/Script.ts"
 
 type Agent = Pick<Profile, "name" | "agent" | "make" | "capabilities" | "shell"> & {
   readonly write: string
   readonly edit: string
-  /** What a command's result shows of what it printed. */
-  readonly showsOutput: boolean
-}
+} & Commands
 
 const settings = (path: string, selectedType: string) =>
   Effect.flatMap(FileSystem.FileSystem, (fs) =>
@@ -43,8 +41,7 @@ const agents: ReadonlyArray<Agent> = [
       ),
     shell: "run_shell_command",
     write: "write_file",
-    edit: "replace",
-    showsOutput: false
+    edit: "replace"
   },
   {
     ...qwen,
@@ -62,8 +59,7 @@ const agents: ReadonlyArray<Agent> = [
       ),
     shell: "run_shell_command",
     write: "write_file",
-    edit: "edit",
-    showsOutput: true
+    edit: "edit"
   },
   {
     ...claudeAgentAcp,
@@ -82,8 +78,7 @@ const agents: ReadonlyArray<Agent> = [
       }).pipe(Effect.provide(Loopback.layer)),
     shell: "Bash",
     write: "Write",
-    edit: "Edit",
-    showsOutput: true
+    edit: "Edit"
   }
 ]
 
@@ -127,7 +122,9 @@ for (const agent of agents) {
         const calls = only(parts, "tool-call")
         const results = only(parts, "tool-result")
         assert.deepStrictEqual(calls.map(({ id }) => id), results.map(({ id }) => id))
-        assert.strictEqual(JSON.stringify(results[0]!.result).includes("SAID"), agent.showsOutput)
+        assert.strictEqual(JSON.stringify(results[0]!.result).includes("SAID"), agent.tellsOutput)
+        assert.isTrue(calls.every(({ params }) => Object.keys(params as object).length > 0))
+        assert.strictEqual(JSON.stringify(calls[0]!.params).includes("\"command\":\"echo SAID"), agent.tellsInput)
         assert.strictEqual((yield* fileOf(`${world.directory}/said.txt`)).trim(), "SAID")
         assert.deepStrictEqual(results.map(({ isFailure }) => isFailure), [false, false, false, true])
         assert.strictEqual(yield* fileOf(`${world.directory}/no.txt`), "")
