@@ -98,8 +98,8 @@ export const make = Effect.fnUntraced(function*(
       waiting,
       Effect.flatMap(
         core.abortRequests.await(isEnd),
-        Effect.fnUntraced(function*({ abort, takeover }) {
-          if (takeover === true) return yield* busyBy(id, yield* context.listening)
+        Effect.fnUntraced(function*({ abort, newer }) {
+          if (newer !== undefined) return yield* busyBy(id, yield* context.listening)
           const problem = `the session was ${abort.reason} while its agent was waited for`
           return yield* new Bridge.DriverError({ driver: driver.name, kind: "unknown", problem })
         })
@@ -303,7 +303,7 @@ export const make = Effect.fnUntraced(function*(
           const forgetting = Effect.suspend(() => forget({ conversation, directory }))
           yield* core.calls.call("deleting the conversation", forgetting, forgetTimeout).pipe(
             Effect.catchTag("ContextLost", () => Effect.void),
-            (forgetting) => unlessEnded(forgetting, (request) => request.takeover === true)
+            (forgetting) => unlessEnded(forgetting, ({ newer }) => newer === "takeover")
           )
         }
         yield* Effect.uninterruptible(Effect.andThen(context.destroyed.add(id), core.remove))
@@ -348,8 +348,9 @@ export const make = Effect.fnUntraced(function*(
     // Who asks for the session later is told what's wrong.
   }).pipe(Effect.ignore)
 
-  const yieldToNewer = queue.run(
+  const yieldToNewer = core.runEnding(
     { name: "other" },
+    { abort: { reason: "bridge-replaced" }, newer: "yielding" },
     Effect.suspend(() => core.running() !== undefined || core.compaction() !== undefined ? Effect.void : core.free)
   )
 

@@ -129,9 +129,20 @@ export const take = Effect.fnUntraced(function*(options: {
   let asked: Holder | undefined
   let looks = 0
   let killed = false
+  // Its holder may remove the directory meanwhile, which then is made anew.
+  const unlessRemoved = <A, R>(step: Effect.Effect<A, Bridge.LogUnavailable, R>) =>
+    Effect.catch(step, (error) =>
+      Effect.flatMap(
+        Effect.orElseSucceed(fs.exists(directory), () => true),
+        (isThere) => isThere || removals++ === maxRemovals ? Effect.fail(error) : Effect.undefined
+      ))
+  let removals = 0
   while (true) {
-    yield* StateDirectory.makeSessionDirectory(directory, { toDestroy: options.reason === "destroyed" })
-    const outcome = yield* tryAcquire(directory, options.holder)
+    const outcome = yield* unlessRemoved(Effect.andThen(
+      StateDirectory.makeSessionDirectory(directory, { toDestroy: options.reason === "destroyed" }),
+      tryAcquire(directory, options.holder)
+    ))
+    if (outcome === undefined) continue
     if (outcome._tag === "Acquired") {
       // It's answered, whoever asked; what comes from now on is for this holder.
       return yield* Effect.ignore(fs.remove(requestFile(directory), { recursive: true, force: true }))
@@ -146,7 +157,7 @@ export const take = Effect.fnUntraced(function*(options: {
       killed = false
     }
     if ((yield* readRequest(directory))?.launch !== options.holder.launch) {
-      yield* StateDirectory.writeAtomic(requestFile(directory), request, { sync: false })
+      yield* unlessRemoved(StateDirectory.writeAtomic(requestFile(directory), request, { sync: false }))
     }
     // Looks are counted rather than time: while the machine is frozen, the holder is as well.
     if (looks++ === maxLooks) {
@@ -190,6 +201,8 @@ export const awaitRequest = Effect.fnUntraced(function*(options: {
 const lookEvery = "250 millis"
 // 10 s; after a kill, for the process to be gone.
 const maxLooks = 40
+// More aren't a coincidence.
+const maxRemovals = 100
 
 // `kernel` says that the holder also has the kernel's lock: whoever has that knows that this holder is gone.
 const Entry = Schema.Struct({ holder: Schema.optional(Holder), kernel: Schema.optional(Schema.Boolean) })

@@ -53,6 +53,13 @@ export interface StateDirectory {
   readonly turnFile: (session: Bridge.SessionId, turn: Bridge.TurnId) => string
   /** The paths of all turns' files, half repaired ones too. */
   readonly turnFiles: (session: Bridge.SessionId) => Effect.Effect<ReadonlyArray<string>, Bridge.LogUnavailable>
+  /**
+   * Takes a session's directory away at once, and then removes it: nobody finds a part of it, or makes another one there
+   * that is removed too. Whoever calls this has its lock.
+   */
+  readonly removeSession: (session: Bridge.SessionId) => Effect.Effect<void, Bridge.LogUnavailable>
+  /** Removes what bridges that died left of sessions that were to be removed. */
+  readonly removeRemains: Effect.Effect<void, Bridge.LogUnavailable>
   /** See {@link writeAtomic}. */
   readonly writeAtomic: (
     path: string,
@@ -180,6 +187,14 @@ export const open = Effect.fnUntraced(function*(options: {
   const sessionFile = (session: Bridge.SessionId) => `${sessionDirectory(session)}/session.json`
   const hasSession = (session: Bridge.SessionId) => Effect.orElseSucceed(fs.exists(sessionFile(session)), () => false)
 
+  const removeRemains = fs.readDirectory(sessionsDirectory).pipe(
+    Effect.flatMap(Effect.forEach((name) =>
+      name.startsWith(removedPrefix)
+        ? fs.remove(`${sessionsDirectory}/${name}`, { recursive: true, force: true })
+        : Effect.void, { discard: true })),
+    Effect.mapError(unavailable)
+  )
+
   return {
     path,
     listeningFile: Bridge.listeningFile(path),
@@ -205,6 +220,14 @@ export const open = Effect.fnUntraced(function*(options: {
         Effect.mapError(unavailable)
       )
     },
+    removeSession: Effect.fnUntraced(function*(session) {
+      const removed = `${sessionsDirectory}/${removedPrefix}${yield* randomSuffix}`
+      yield* fs.rename(sessionDirectory(session), removed).pipe(
+        Effect.catchIf((error) => error.reason._tag === "NotFound", () => Effect.void)
+      )
+      yield* fs.remove(removed, { recursive: true, force: true })
+    }, Effect.mapError(unavailable)),
+    removeRemains,
     writeAtomic: (path, text, options) =>
       Effect.provideService(writeAtomic(path, text, options), FileSystem.FileSystem, fs)
   }
@@ -328,6 +351,8 @@ const fileMode = 0o600
 const turnSuffix = ".ndjson"
 const isTurnFile = /\.ndjson(\.repair)?$/
 const temporarySuffix = ".tmp"
+// No session has such an id.
+const removedPrefix = ".removed-"
 
 // Another bridge may be writing right now, and be stopped for a while.
 const staleAfter = Duration.toMillis(Duration.hours(1))
@@ -378,6 +403,8 @@ const syncDirectory = (path: string): Effect.Effect<void, never, FileSystem.File
     Effect.ignore
   )
 
+const randomSuffix = Effect.map(Random.nextIntBetween(0, 2 ** 48), (number) => number.toString(36))
+
 const withTemporary = <A>(
   path: string,
   text: string,
@@ -386,7 +413,7 @@ const withTemporary = <A>(
 ): Effect.Effect<A, PlatformError, FileSystem.FileSystem> =>
   Effect.gen(function*() {
     const fs = yield* FileSystem.FileSystem
-    const temporary = `${path}.${(yield* Random.nextIntBetween(0, 2 ** 48)).toString(36)}${temporarySuffix}`
+    const temporary = `${path}.${yield* randomSuffix}${temporarySuffix}`
     return yield* Effect.gen(function*() {
       yield* Effect.scoped(Effect.gen(function*() {
         const file = yield* fs.open(temporary, { flag: "wx", mode: fileMode })

@@ -96,6 +96,60 @@ describe("a bridge that was replaced", () => {
   )
 })
 
+describe("a bridge that was replaced, unasked,", () => {
+  test(
+    "frees a session whose driver hangs as it opens it at once, and one that it compacts after that",
+    Effect.gen(function*() {
+      const { directory, stateDirectory } = yield* directories
+      const fs = yield* FileSystem.FileSystem
+      const gate = yield* Deferred.make<void>()
+      let compacting = false
+      const compact = () =>
+        Effect.suspend(() => {
+          compacting = true
+          return Effect.as(Deferred.await(gate), {})
+        })
+      const older = Puppet.make(acts, { compact })
+      const { open } = older.driver
+      let opening = false
+      const driver: Puppet.Puppet["driver"] = {
+        ...older.driver,
+        open: (told) =>
+          Effect.suspend(() => {
+            if (told.session !== "s3") return open(told)
+            opening = true
+            return Effect.never
+          })
+      }
+      const first = yield* serve({ ...older, driver }, { stateDirectory, launch: "launch-0001" })
+      yield* listening(stateDirectory)
+      const host = yield* connect(first.port)
+      yield* host.call("StartSession", start(directory))
+      yield* host.call("StartTurn", act("hang"))
+      yield* host.call("StartSession", start(directory, "s2"))
+      host.request("Compact", { session: "s2" })
+      yield* eventually("the compaction", Effect.sync(() => compacting))
+      const starter = yield* connect(first.port)
+      const starting = yield* Effect.forkChild(starter.call("StartSession", start(directory, "s3")))
+      yield* eventually("the opening", Effect.sync(() => opening))
+      yield* serve(Puppet.make(acts), { stateDirectory, launch: "launch-0002" })
+      yield* listens(stateDirectory, "launch-0002")
+      assert.deepInclude(yield* Effect.timeout(Fiber.join(starting), "5 seconds"), { _tag: "Replaced" })
+      assert.isFalse(yield* fs.exists(`${stateDirectory}/sessions/s3`))
+      const isHeld = Effect.gen(function*() {
+        const path = `${stateDirectory}/sessions/s2`
+        const lock = (yield* fs.readDirectory(path)).find((name) => /^lock-\d+$/.test(name))!
+        return (yield* fs.readFileString(`${path}/${lock}`)).includes("launch-0001")
+      })
+      assert.isTrue(yield* isHeld)
+      yield* Deferred.succeed(gate, undefined)
+      yield* eventually("the end of its hold", Effect.map(isHeld, (held) => !held), 5)
+      // The turn of another session goes on all the while.
+      assert.isUndefined(first.fiber.pollUnsafe())
+    })
+  )
+})
+
 describe("a newer bridge", () => {
   test(
     "lists an older one's turn as running, reads it as it goes on, and says where its answers belong",
@@ -231,7 +285,7 @@ describe("a newer bridge", () => {
       ] as const,
       Effect.fnUntraced(function*([what, tag, answer]) {
         const { directory, stateDirectory } = yield* directories
-        let isStuck = what === "the first start of a session"
+        let isStuck = false
         let agent: AgentProcess | undefined
         const stuck = (told: SessionOptions) =>
           Effect.gen(function*() {
@@ -248,7 +302,11 @@ describe("a newer bridge", () => {
         const first = yield* serve({ ...older, driver }, { stateDirectory, launch: "launch-0001" })
         yield* listening(stateDirectory)
         const host = yield* connect(first.port)
-        if (!isStuck) {
+        // It stays as long as this runs, and so does the connection.
+        yield* host.call("StartSession", start(directory, "s2"))
+        yield* host.call("StartTurn", act("hang", "t1", "s2"))
+        if (what === "the first start of a session") isStuck = true
+        else {
           yield* host.call("StartSession", start(directory))
           yield* host.call("StartTurn", act("hang"))
           // What was set anew makes the driver open the conversation again, once no turn runs.
@@ -270,6 +328,7 @@ describe("a newer bridge", () => {
         if (agent !== undefined) assert.isFalse(isRunning(agent.pid), what)
         yield* other.call("StartTurn", act("hi", "t2"))
         assert.deepInclude((yield* other.read({ ...key, turn: "t2", from: 1 })).end?.end, { type: "finished" })
+        yield* host.call("AbortTurn", { session: "s2", turn: "t1" })
         assert.isTrue(Exit.isSuccess(yield* Fiber.await(first.fiber)), what)
       }, Effect.scoped),
       { concurrency: "unbounded", discard: true }

@@ -2,6 +2,7 @@ import { assert, describe } from "@effect/vitest"
 import { Bridge } from "@gangway/server"
 import * as StateDirectory from "@gangway/server/StateDirectory"
 import { Effect, Fiber, FileSystem, Stream } from "effect"
+import { eventually } from "./fixtures/processes.ts"
 import * as Puppet from "./fixtures/puppet.ts"
 import { serve } from "./fixtures/served.ts"
 import { act, bridge, connect, directories, endOf, host, launch, session, test, turn } from "./fixtures/sessions.ts"
@@ -89,6 +90,23 @@ describe("in a state directory", () => {
       })
     )
   }
+
+  test(
+    "what a bridge left of a session as it died while it removed it is removed by the next one, and by a repeat",
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const { stateDirectory } = yield* directories
+      yield* StateDirectory.open({ path: stateDirectory, bridge })
+      const left = (name: string) => `${stateDirectory}/sessions/.removed-${name}`
+      yield* spoil(left("1"), "directory")
+      const client = yield* connect(Puppet.make(acts).driver, stateDirectory)
+      yield* eventually("its removal", Effect.map(fs.exists(left("1")), (exists) => !exists))
+      yield* spoil(left("2"), "directory")
+      assert.deepStrictEqual((yield* client.Hello(host)).sessions, [])
+      yield* client.DestroySession({ session })
+      assert.isFalse(yield* fs.exists(left("2")))
+    })
+  )
 
   test(
     "a file in the place of a session's directory is said to be in the way",

@@ -13,8 +13,11 @@ export interface AbortRequest {
   /** Absent, whichever there is. */
   readonly attempt?: number | undefined
   readonly abort: Abort
-  /** Whether another bridge takes the session. */
-  readonly takeover?: boolean | undefined
+  /**
+   * Whether it's for another bridge: `takeover` where that asks for the session, `yielding` where it may, so that turns,
+   * and what's under way to end the session, go on.
+   */
+  readonly newer?: "takeover" | "yielding" | undefined
 }
 
 export interface AbortRequests {
@@ -26,14 +29,14 @@ export interface AbortRequests {
 
 /** Whether a request ends an attempt, by itself or with its session. */
 export const endsAttempt = (turn: TurnId, attempt: number) => (request: AbortRequest): boolean =>
-  (request.turn ?? turn) === turn && (request.attempt ?? attempt) === attempt
+  request.newer !== "yielding" && (request.turn ?? turn) === turn && (request.attempt ?? attempt) === attempt
 
-/** Whether a request ends all that the session does. */
+/** Whether a request ends all that the session does, or all but its turns. */
 export const endsSession = (request: AbortRequest): boolean => request.turn === undefined
 
 /** Whether a request takes the session from whoever ends it already. */
-export const takesSession = ({ abort, takeover }: AbortRequest): boolean =>
-  takeover === true || abort.reason === "destroyed"
+export const takesSession = ({ abort, newer }: AbortRequest): boolean =>
+  newer === "takeover" || abort.reason === "destroyed"
 
 /** As many wait as the session's queue is long. */
 export const make = (): AbortRequests => {

@@ -161,6 +161,7 @@ export const make = Effect.fnUntraced(function*(
   // Turns of a bridge that died get their ends. That may have been a replaced one, at any time.
   const adopting = carryOut(sessions.adopt)
   yield* Effect.forkIn(sessions.adopt, scope)
+  yield* Effect.forkIn(Effect.ignore(state.removeRemains), scope)
 
   type OfSession = { readonly session: Bridge.SessionId }
   const notFound = ({ session }: OfSession) => new Bridge.SessionNotFound({ session })
@@ -218,7 +219,11 @@ export const make = Effect.fnUntraced(function*(
     StopSession: (payload) =>
       carryOut(sessions.command(payload.session, (session) => session.stopSession(payload), noProcesses)),
     DestroySession: (payload) =>
-      carryOut(sessions.command(payload.session, (session) => session.destroySession(payload), noProcesses))
+      carryOut(sessions.command<Ended, Rpc.Error<typeof Bridge.DestroySession>>(
+        payload.session,
+        (session) => session.destroySession(payload),
+        Effect.andThen(state.removeRemains, noProcesses)
+      ))
   }
 
   return {

@@ -7,7 +7,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import * as FileSystem from "effect/FileSystem"
+import type * as FileSystem from "effect/FileSystem"
 import * as Latch from "effect/Latch"
 import type * as Path from "effect/Path"
 import * as Scope from "effect/Scope"
@@ -108,7 +108,6 @@ export const make = Effect.fnUntraced(function*(
   id: Bridge.SessionId
 ): Effect.fn.Return<SessionCore, never, FileSystem.FileSystem | Path.Path> {
   const services = yield* Effect.context<FileSystem.FileSystem | Path.Path>()
-  const fs = yield* FileSystem.FileSystem
   const queueScope = yield* Scope.fork(context.scope)
   const queue = yield* Scope.provide(CommandQueue.make({ isAgentTaken: () => compaction !== undefined }), queueScope)
   const directory = context.state.sessionDirectory(id)
@@ -197,13 +196,7 @@ export const make = Effect.fnUntraced(function*(
     })
   })
 
-  const remove = Effect.uninterruptible(Effect.andThen(
-    Effect.mapError(
-      fs.remove(directory, { recursive: true, force: true }),
-      (error) => new Bridge.LogUnavailable({ problem: error.message })
-    ),
-    free
-  ))
+  const remove = Effect.uninterruptible(Effect.andThen(context.state.removeSession(id), free))
 
   const endAll = (reason: Bridge.AbortReason) =>
     Effect.andThen(endRunning({ reason }), Effect.andThen(stopCompaction, free))
@@ -216,7 +209,10 @@ export const make = Effect.fnUntraced(function*(
     })
 
   const giveUp = (reason: Bridge.AbortReason) =>
-    runEnding({ name: "abort", turn: running?.turn }, { abort: { reason }, takeover: true }, endAll(reason))
+    runEnding({ name: "abort", turn: running?.turn }, { abort: { reason }, newer: "takeover" }, endAll(reason))
+
+  // Not in what it ends.
+  const giveUpLater = Effect.suspend(() => Effect.forkIn(giveUp("bridge-replaced"), context.scope))
 
   const hold = <E>(
     lock: Effect.Effect<SessionLock.Outcome, E, Scope.Scope | FileSystem.FileSystem>,
@@ -314,7 +310,7 @@ export const make = Effect.fnUntraced(function*(
         running = undefined
         yield* Deferred.succeed(settled, outcome)
         yield* context.turnEnded
-        if (context.isReplaced()) yield* Effect.forkIn(giveUp("bridge-replaced"), context.scope)
+        if (context.isReplaced()) yield* giveUpLater
         yield* Effect.forkIn(Scope.close(scope, Exit.void), context.scope)
       }),
       context.scope
@@ -328,7 +324,10 @@ export const make = Effect.fnUntraced(function*(
       Effect.onExit(compact, (exit) => {
         compaction = undefined
         queue.agentIsFree()
-        return Effect.andThen(Deferred.done(outcome, exit), context.turnEnded)
+        return Deferred.done(outcome, exit).pipe(
+          Effect.andThen(context.turnEnded),
+          Effect.andThen(Effect.suspend(() => context.isReplaced() ? giveUpLater : Effect.void))
+        )
       }).pipe(Effect.exit, Effect.asVoid),
       context.scope
     )
