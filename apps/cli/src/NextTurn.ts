@@ -10,6 +10,9 @@ import type { BridgeRecord } from "./Registry.ts"
 // A bridge isn't kept from exiting when it's idle, and none is launched for it.
 const interval = "500 millis"
 
+// What a bridge that dies or is busy looks like.
+const passing: ReadonlySet<string> = new Set(["Disconnected", "Refused", "TimedOut", "Unreachable"])
+
 /**
  * The next turn of a session, or the same one where it's continued; none where its bridge has exited or the session is
  * gone, so that nothing will come.
@@ -37,11 +40,16 @@ export const nextTurn = Effect.fnUntraced(function*(options: {
             ? { turn: latest }
             : "wait"
         }),
-        Effect.repeat({ while: (seen) => seen === "wait", schedule: Schedule.spaced(interval) }),
-        // Another bridge may serve by now.
-        Effect.catchTag("BridgeUnavailable", () => Effect.succeed("wait" as const))
+        Effect.repeat({ while: (seen) => seen === "wait", schedule: Schedule.spaced(interval) })
       )
-    }).pipe(Effect.scoped)
+    }).pipe(
+      Effect.scoped,
+      // Another bridge may serve by now, or none.
+      Effect.catchIf(
+        (error) => error._tag === "BridgeUnavailable" && passing.has(error.reason._tag),
+        () => Effect.as(Effect.sleep(interval), "wait" as const)
+      )
+    )
     if (seen !== "wait") return seen.turn
   }
 })

@@ -40,7 +40,8 @@ export const open = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, { sandb
   const { launch, pid, port } = file.value
   const store = yield* Effect.provide(TokenStore.TokenStore, TokenStore.layerFile(tokens))
   const unavailable = (reason: BridgeUnavailable.Reason) => new BridgeUnavailable.BridgeUnavailable({ bridge, reason })
-  const client = yield* BridgeClient.make({
+  // One that dies meanwhile is nobody, too.
+  const found = yield* BridgeClient.make({
     bridge,
     host,
     reconnectFor: 0,
@@ -48,10 +49,11 @@ export const open = Effect.fnUntraced(function*(bridge: Bridge.BridgeId, { sandb
       endpoint: Effect.mapError(sandbox.endpoint(port), (error) => unavailable({ _tag: "SandboxFailed", error })),
       token: Effect.mapError(store.get(bridge), ({ message }) => unavailable({ _tag: "NoToken", problem: message }))
     }).pipe(Effect.map(({ endpoint, token }) => ({ ...endpoint, token })))
-  }).pipe(Effect.catchIf(({ reason }) => isNobody(reason, launch), () => Effect.undefined))
-  if (client === undefined) return undefined
-  const hello = yield* client.hello
-  return hello.launch === launch ? { client, hello, pid } : undefined
+  }).pipe(
+    Effect.flatMap((client) => Effect.map(client.hello, (hello) => ({ client, hello, pid }))),
+    Effect.catchIf(({ reason }) => isNobody(reason, launch), () => Effect.undefined)
+  )
+  return found?.hello.launch === launch ? found : undefined
 })
 
 // Nobody is at the file's address, or somebody else.

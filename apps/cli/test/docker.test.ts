@@ -275,9 +275,19 @@ sleep 100
       const described = Bun.spawnSync([engine.bridge, "agents"]).stdout.toString().trim().split("\n")
       const { install } = described.map((line) => JSON.parse(line)).find(({ agent }) => agent === "claude-code")
       const [, named] = /--global (\S+)$/.exec(install)!
-      const compose = dockerfile.replace("Dockerfile", "compose.yaml")
       assert.include(yield* fs.readFileString(dockerfile), `ARG AGENTS="${named}"\n`)
-      assert.include(yield* fs.readFileString(compose), `AGENTS: \${GANGWAY_AGENTS:-${named}}\n`)
+      const file = dockerfile.replace("Dockerfile", "compose.yaml")
+      const { services } = Bun.YAML.parse(yield* fs.readFileString(file)) as {
+        readonly services: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+      }
+      const { build, ports } = services["agents"]!
+      assert.deepStrictEqual(ports, ["127.0.0.1::4321"])
+      assert.deepStrictEqual(build, {
+        // Beside it, the file is found from there.
+        context: "../../dist/bridge",
+        dockerfile: "../../deploy/docker/Dockerfile",
+        args: { AGENTS: `\${GANGWAY_AGENTS:-${named}}` }
+      })
     }))
 
   test("says what doesn't go together", (user) =>

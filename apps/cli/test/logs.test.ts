@@ -66,6 +66,8 @@ describe("gangway logs and attach", { concurrent: true }, () => {
       const running = yield* start(user, ["run", words, "--agent", "scripted", "--session", "s1"])
       yield* until(() => running.stdout().includes("→ Wait"))
       process.kill(yield* bridgePid(user, "scripted"), "SIGKILL")
+      // Otherwise the agent might be quick enough to finish what it was at.
+      yield* until(() => running.stdout().includes("attempt 2"))
       yield* fs.writeFileString(`${user.directory}/go`, "")
       assert.strictEqual((yield* running.ended).exitCode, 0)
       const text = yield* run(user, ["logs"])
