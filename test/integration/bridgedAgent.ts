@@ -186,6 +186,8 @@ export const suite = (bridged: BridgedAgent) => {
                     ...steps.map((step) => ({
                       think: "Hm.",
                       text: `S${step}.`,
+                      // So slowly that steps are cut in their middle too.
+                      delay: 10,
                       bash: `echo ${step} >> done.txt; perl -e 'select undef, undef, undef, 0.05'`
                     })),
                     { text: "Done." }

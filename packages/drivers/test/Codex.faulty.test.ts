@@ -4,6 +4,7 @@
 import * as BunServices from "@effect/platform-bun/BunServices"
 import { assert, describe, it } from "@effect/vitest"
 import * as Codex from "@gangway/drivers/Codex"
+import type { Bridge } from "@gangway/protocol"
 import { TurnFailed } from "@gangway/server/Driver"
 import { Effect, Fiber, FileSystem } from "effect"
 import { TestClock } from "effect/testing"
@@ -112,6 +113,7 @@ describe("a turn of Codex", () => {
         JSON.stringify({ id: 98, error: "no object" }),
         JSON.stringify({ method: "item/completed", params: null }),
         line("novelty", {}),
+        `{"method":"novelty","params":${"[".repeat(200_000)}${"]".repeat(200_000)}}`,
         line("item/completed", { item: { type: "novelty", id: "n" } }),
         line("turn/completed", { turn: { id: "another", status: "completed" } }),
         // What has ended goes on, begins anew, ends again.
@@ -209,12 +211,7 @@ describe("a turn of Codex", () => {
     readonly [what: string, deeds: ReadonlyArray<Deed>, message: string, env?: Readonly<Record<string, string>>]
   > = [
     ["closes its output and lives on", ["exit"], "Codex ended by SIGTERM", { STAND_IN_OUTLIVED: "yes" }],
-    ["sends a line without an end", [{ repeat: "x".repeat(1024 * 1024), times: 66 }], "longer than 67108864 bytes"],
-    [
-      "sends what nests without an end",
-      [`{"method":"novelty","params":${"[".repeat(200_000)}${"]".repeat(200_000)}}`, "exit"],
-      "Codex"
-    ]
+    ["sends a line without an end", [{ repeat: "x".repeat(1024 * 1024), times: 66 }], "longer than 67108864 bytes"]
   ]
   for (const [what, deeds, message, env] of ends) {
     it.live(`fails where Codex ${what}, which is ended`, () =>
@@ -227,6 +224,18 @@ describe("a turn of Codex", () => {
         assert.isFalse(isRunning(host.processes[0]!.pid))
       }).pipe(Effect.scoped, Effect.provide(BunServices.layer)), 20_000)
   }
+
+  it.live("fails where something that Codex says can't be handled, and Codex is ended", () =>
+    Effect.gen(function*() {
+      const host = yield* open([message("m", "Hello."), { answers: 1 }])
+      const emit = (part: Bridge.AgentPart) =>
+        part.type === "text-start" ? Effect.die(new Error("there's no such part")) : Effect.void
+      assert.deepInclude(yield* Effect.flip(host.run(makeLog("t1"), "Hello", { emit })), {
+        kind: "agent-exit",
+        message: "Codex said what can't be taken: there's no such part"
+      })
+      assert.isFalse(isRunning(host.processes[0]!.pid))
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 
   it.live("ends when it's interrupted, though Codex never answers the interrupt", () =>
     Effect.gen(function*() {
