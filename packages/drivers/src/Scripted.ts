@@ -57,9 +57,8 @@ export {
  * @since 0.1.0
  */
 export const Options = Schema.Struct({
-  // Prepared when it's read: most launches have none, and it takes longer than all else that is prepared.
   /** Played where a prompt holds no script; absent, the agent repeats the prompt. */
-  script: Schema.optional(Schema.suspend(() => Script)),
+  script: Schema.optional(Script),
   /** Where the agent keeps conversations and journals, absolute; absent, `.gangway/scripted` in the user's home. */
   home: Schema.optional(Schema.String),
   /** `off`: no journal, and no parts in the conversation, for benchmarks; absent, `synced`. */
