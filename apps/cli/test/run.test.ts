@@ -197,6 +197,8 @@ describe("gangway run", { concurrent: true }, () => {
       yield* until(() => running.stdout().includes("→ Bash"))
       yield* until(() => fs.exists(`${user.directory}/starts`))
       process.kill(yield* bridgePid(user, "scripted"), "SIGKILL")
+      // Otherwise the agent might be quick enough to finish what it was at.
+      yield* until(() => running.stdout().includes("attempt 2"))
       yield* fs.writeFileString(`${user.directory}/go`, "")
       const { exitCode, stderr, stdout } = yield* running.ended
       assert.strictEqual(exitCode, 0, stderr)
