@@ -19,7 +19,13 @@ const told = new WeakMap<SdkSandbox, unknown>()
 export const pin = (sdk: SdkSandbox): string => {
   const { id } = sdk
   told.set(sdk, id)
-  Object.defineProperty(sdk, "id", { enumerable: true, get: () => id, set: (other) => told.set(sdk, other) })
+  Object.defineProperty(sdk, "id", {
+    enumerable: true,
+    get: () => id,
+    set: (other) => {
+      told.set(sdk, other)
+    }
+  })
   return id
 }
 
