@@ -97,14 +97,14 @@ describe("Status", () => {
   it.live("may be dealt with by calls of the client, whatever it tells of", () =>
     Effect.gen(function*() {
       const bridge = yield* serve()
-      let client: BridgeClient.BridgeClient["Service"] | undefined
+      const known: { client?: BridgeClient.BridgeClient["Service"] } = {}
       const called: Array<string> = []
       const { onStatus, tags } = recorded()
-      client = yield* connect(bridge, {
+      known.client = yield* connect(bridge, {
         onStatus: (status) =>
           Effect.andThen(
             onStatus(status),
-            client === undefined ? Effect.void : Effect.orDie(client.hello).pipe(
+            known.client === undefined ? Effect.void : Effect.orDie(known.client.hello).pipe(
               Effect.andThen(Effect.sync(() => void called.push(status._tag)))
             )
           )
