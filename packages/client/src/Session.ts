@@ -52,14 +52,14 @@ export interface SessionOptions {
   readonly state?: Schema.Json | undefined
   /**
    * Decides on the approval requests of turns that this host started; `Effect.never` leaves one to others. It's
-   * interrupted when another host decides, or the turn ends.
+   * interrupted when another host decides, or the turn ends. One that dies denies it.
    */
   readonly onApproval?:
     | ((request: typeof Bridge.ToolApprovalRequest.Type, turn: Turn) => Effect.Effect<Approval>)
     | undefined
   /**
    * Answers the questions of turns that this host started: an object from each question's text to the chosen labels or
-   * free text.
+   * free text. One that dies is told to the agent.
    */
   readonly onQuestion?:
     | ((question: typeof Bridge.Question.Type, turn: Turn) => Effect.Effect<Schema.Json>)

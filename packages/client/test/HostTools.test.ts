@@ -222,6 +222,62 @@ describe("a host", () => {
       assert.strictEqual(bridge.count("Approve"), 2)
     }))
 
+  it.live("asks nobody about what another host has answered", () =>
+    Effect.gen(function*() {
+      const { bridge, handle, log } = yield* started({}, { batch: 1 })
+      const request = (approvalId: string) => ({
+        type: "tool-approval-request",
+        approvalId,
+        toolCallId: "c1",
+        name: "ls",
+        params: {}
+      })
+      const question = (questionId: string) => ({
+        type: "question",
+        questionId,
+        questions: [{ question: "Which?", options: [] }]
+      })
+      log.emit(request("a1"), question("q1"))
+      yield* handle.approve({ approvalId: "a1", decision: "deny" })
+      yield* handle.answer({ id: "q1", result: "by hand" })
+      const asked: Array<string> = []
+      const other = yield* startSession(bridge, {
+        onApproval: ({ approvalId }) => {
+          asked.push(approvalId)
+          return Effect.succeed({ decision: "allow" })
+        },
+        onQuestion: ({ questionId }) => {
+          asked.push(questionId)
+          return Effect.succeed("by the handler")
+        }
+      })
+      yield* other.startTurn({ turn, prompt: "go" })
+      log.emit(request("a2"), question("q2"))
+      yield* eventually(() => log.answers.size === 4)
+      assert.deepStrictEqual(asked, ["a2", "q2"])
+    }))
+
+  it.live("denies what a handler that breaks was asked, and tells the agent", () =>
+    Effect.gen(function*() {
+      const broken = (): never => {
+        throw new Error("it broke")
+      }
+      const { log } = yield* started({
+        tools: { tools: [], handle: broken },
+        onApproval: () => Effect.die(new Error("it broke")),
+        onQuestion: broken
+      })
+      log.emit(
+        call("c1", "x"),
+        { type: "tool-approval-request", approvalId: "a1", toolCallId: "c2", name: "rm", params: {} },
+        { type: "question", questionId: "q1", questions: [{ question: "Which colour?", options: [] }] }
+      )
+      yield* eventually(() => log.answers.size === 3)
+      assert.deepInclude(log.answers.get("c1"), { result: "The tool failed: it broke.", isFailure: true })
+      assert.deepInclude(log.answers.get("a1"), { decision: "deny", reason: "The host's handler failed: it broke" })
+      assert.deepInclude(log.answers.get("q1"), { result: "The host's handler failed: it broke", isFailure: true })
+    }))
+
   it.live("tells the agent where a result is too large", () =>
     Effect.gen(function*() {
       const { log } = yield* started({

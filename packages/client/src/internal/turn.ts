@@ -18,6 +18,7 @@ import type { Commands, Connection } from "./connection.ts"
 import type { CommandError, Core } from "./core.ts"
 import * as Reader from "./reader.ts"
 import { type Answer, respond } from "./responder.ts"
+import { describe, failed } from "./toolOutcome.ts"
 
 /** What a turn needs of its session. */
 export interface Owner {
@@ -188,21 +189,27 @@ export const serve = Effect.fnUntraced(function*(
           turn.answer({ id, result: `The result is nested more than ${limit} deep.`, isFailure: true })
       })
     )
+  // None is called before it's known that nobody has answered. One that breaks is told to the agent: what was never
+  // decided must not happen, and the turn would wait for ever.
   const answer: Answer = (part) => {
     switch (part.type) {
       case "tool-call":
-        return tools === undefined ? undefined : tools.handle(part).pipe(
+        return tools && Effect.suspend(() => tools.handle(part)).pipe(
+          Effect.catchDefect((defect) => Effect.succeed(failed(describe(defect)))),
           Effect.flatMap(({ isFailure, result }) => submit(part.id, result, isFailure)),
           settled
         )
       case "tool-approval-request":
-        return onApproval?.(part, turn).pipe(
+        return onApproval && Effect.suspend(() => onApproval(part, turn)).pipe(
+          Effect.catchDefect((defect) => Effect.succeed({ decision: "deny" as const, reason: handlerFailed(defect) })),
           Effect.flatMap((approval) => untilHeld(turn.approve({ ...approval, approvalId: part.approvalId }))),
           settled
         )
       case "question":
-        return onQuestion?.(part, turn).pipe(
-          Effect.flatMap((result) => submit(part.questionId, result, false)),
+        return onQuestion && Effect.suspend(() => onQuestion(part, turn)).pipe(
+          Effect.map((result) => ({ result, isFailure: false })),
+          Effect.catchDefect((defect) => Effect.succeed({ result: handlerFailed(defect), isFailure: true })),
+          Effect.flatMap(({ isFailure, result }) => submit(part.questionId, result, isFailure)),
           settled
         )
       default:
@@ -221,6 +228,8 @@ export const serve = Effect.fnUntraced(function*(
 // comes or its attempt is over, which interrupts this.
 const untilHeld = <A, E extends { readonly _tag: string }>(answer: Effect.Effect<A, E>): Effect.Effect<A, E> =>
   Effect.retry(answer, { schedule: Schedule.spaced("1 second"), while: ({ _tag }) => _tag === "SessionBusy" })
+
+const handlerFailed = (defect: unknown) => `The host's handler failed: ${describe(defect)}`
 
 const isBridgeDeath = (end: Bridge.End) =>
   end.type === "aborted" &&

@@ -75,30 +75,24 @@ const toSessionOptions = (
     session,
     tools: tools && Tools.toHostTools(tools),
     env: env && toSecrets(env),
-    // One whose handler fails is denied: what was never decided must not happen.
+    // What a handler throws is a defect, which the session tells the agent.
     onApproval: onApproval &&
       ((request, turn) =>
-        call((signal) => onApproval(request, { turn: toTurn(runner, turn), signal })).pipe(
-          Effect.catch((problem) => Effect.succeed({ decision: "deny" as const, reason: handlerFailed(problem) })),
-          Effect.flatMap(orLeave)
+        Effect.flatMap(
+          Effect.orDie(call((signal) => onApproval(request, { turn: toTurn(runner, turn), signal }))),
+          orLeave
         )),
     onQuestion: onQuestion &&
       ((question, turn) =>
-        call((signal) => onQuestion(question, { turn: toTurn(runner, turn), signal })).pipe(
-          Effect.catch((error) =>
-            turn.answer({ id: question.questionId, result: handlerFailed(error), isFailure: true }).pipe(
-              Effect.catch((cause) => Effect.logWarning("A question could not be answered", cause))
-            )
-          ),
-          Effect.flatMap(orLeave)
+        Effect.flatMap(
+          Effect.orDie(call((signal) => onQuestion(question, { turn: toTurn(runner, turn), signal }))),
+          orLeave
         ))
   }))
 
 // What others answer, or what is answered already, ends it.
 const orLeave = <A>(answer: A) =>
   answer === undefined ? Effect.never : Effect.succeed(answer as Exclude<A, undefined | void>)
-
-const handlerFailed = (problem: string) => `The host's handler failed: ${problem}`
 
 export const toSecrets = (values: Readonly<Record<string, string>>): Record<string, Redacted.Redacted<string>> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Redacted.make(value)]))
