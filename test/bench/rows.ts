@@ -285,24 +285,30 @@ const start: Row = {
     // A bare start from memory takes a few milliseconds, so what ours adds is told beside the ratio. The limits are what
     // the ratio's add to a bare start of 47 ms, of which it was made.
     const added = { comparison: "added", bound: 55 * 1.2, goal: 55 } as const
-    const start = (rounds: number, before: (program: Program) => unknown) =>
+    const start = (rounds: number, bare: Program, before: (program: Program) => unknown) =>
       interleave(
         { rounds },
         () => (before(programs.bridge), startUp(world, programs.bridge)),
-        () => (before(programs.bare), startUp(world, programs.bare))
+        () => (before(bare), startUp(world, bare))
       )
     // A file that was just written is mapped in larger pieces than one that was read from the disk, as an installed
     // program is: so the first starts come first.
     const canForget = forget(programs.bridge)
     const first = canForget
-      ? [timesOf("compiled, from its first start to listening", await start(rounds, forget), ratio)]
+      ? [timesOf("compiled, from its first start to listening", await start(rounds, programs.bare, forget), ratio)]
       : []
-    const again = await start(rounds * 2, () => {})
+    const again = await start(rounds * 2, programs.bare, () => {})
+    const besideStock = await start(rounds * 2, programs.stock, () => {})
     const { bare, ours } = again
     return [
       ...first,
       timesOf("compiled, from a later start to listening", again, ratio),
       timesOf("what ours adds to it", again, added),
+      timesOf("the same, against Effect's RPC server alone", besideStock, {
+        comparison: "ratio",
+        bound: 1.5,
+        goal: 1.25
+      }),
       toFigure({
         row: 10,
         name: "its resident memory then",

@@ -17,8 +17,15 @@ export interface Program {
   }
 }
 
-/** Compiles the bridge program, by the project's own build, and the bare server, alike. */
-export const build = async (world: World): Promise<{ readonly bridge: Program; readonly bare: Program }> => {
+/** The bridge program, the bare server, and Effect's RPC server alone. */
+export interface Programs {
+  readonly bridge: Program
+  readonly bare: Program
+  readonly stock: Program
+}
+
+/** Compiles the bridge program, by the project's own build, and the other two alike. */
+export const build = async (world: World): Promise<Programs> => {
   const root = resolve(import.meta.dirname, "../..")
   const outdir = join(world.directory, "compiled")
   const built = Bun.spawnSync([process.execPath, join(root, "scripts/build.ts"), "compile", "--outdir", outdir], {
@@ -26,14 +33,18 @@ export const build = async (world: World): Promise<{ readonly bridge: Program; r
     stderr: "inherit"
   })
   if (!built.success) throw new Error("the bridge program can't be compiled")
-  await Bun.build({
-    entrypoints: [join(import.meta.dirname, "bareServer.ts")],
-    target: "bun",
-    minify: true,
-    bytecode: true,
-    format: "esm",
-    compile: { outfile: join(outdir, "bare") }
-  })
+  const alike = async (source: string): Promise<Program> => {
+    const file = join(outdir, source)
+    await Bun.build({
+      entrypoints: [join(import.meta.dirname, `${source}.ts`)],
+      target: "bun",
+      minify: true,
+      bytecode: true,
+      format: "esm",
+      compile: { outfile: file }
+    })
+    return { file, at: (place) => ({ arguments: [place], input: "", listening: place }) }
+  }
   return {
     bridge: {
       file: join(outdir, "gangway-bridge"),
@@ -43,7 +54,8 @@ export const build = async (world: World): Promise<{ readonly bridge: Program; r
         listening: Bridge.listeningFile(place)
       })
     },
-    bare: { file: join(outdir, "bare"), at: (place) => ({ arguments: [place], input: "", listening: place }) }
+    bare: await alike("bareServer"),
+    stock: await alike("stockServer")
   }
 }
 
