@@ -60,6 +60,27 @@ describe("text", () => {
     assert.strictEqual(out, "Go.\n\n  │ One\n\n  │ Two\n\n  │ more\n  │ of it")
   })
 
+  it("of a sub-agent's sub-agents stands further to the right, down to the fifth", () => {
+    const call = (id: string, parent?: string) => ({
+      type: "tool-call",
+      id,
+      name: id,
+      params: {},
+      ...(parent && { parent })
+    })
+    const chain = ["a", "b", "c", "d", "e", "f", "g"].map((id, i, all) => call(id, all[i - 1]) as Bridge.Part)
+    const { out } = draw([
+      ...chain,
+      { type: "text-delta", id: "1", delta: "Of c's.", parent: "c" },
+      { type: "text-delta", id: "2", delta: "Of one that began before.", parent: "unknown" }
+    ])
+    assert.strictEqual(
+      out,
+      [0, 1, 2, 3, 4, 5, 5].map((depth, i) => `${"  │ ".repeat(depth)}→ ${"abcdefg"[i]}\n`).join("") +
+        "\n  │   │   │ Of c's.\n\n  │ Of one that began before."
+    )
+  })
+
   it("can't command the terminal", () => {
     const { out } = draw([
       ...text("1", "\x1b[2J\x1b]0;title\x07gone\r\n", "\u202eevil\x9b"),

@@ -18,28 +18,43 @@ export interface State {
   readonly above: "nothing" | "prose" | "item"
   /** What each step used, of those that count. */
   readonly steps: ReadonlyArray<{ readonly n: number; readonly usage: Bridge.Usage }>
+  /** How deep the calls of sub-agents stand; those that aren't here stand at the left. */
+  readonly depths: ReadonlyMap<string, number>
 }
 
-export const initial: State = { block: undefined, fresh: true, column: 0, above: "nothing", steps: [] }
+export const initial: State = {
+  block: undefined,
+  fresh: true,
+  column: 0,
+  above: "nothing",
+  steps: [],
+  depths: new Map()
+}
 
 /** What comes next, and what is written for it. */
 export type Rendered = readonly [state: State, text: string]
 
 const maxResultLines = 4
 const maxDiffLines = 200
+// What's deeper stands there too.
+const maxDepth = 5
 
 const newline = (state: State): string => state.fresh ? "" : "\n"
 
 const close = (state: State): Rendered => [{ ...state, block: undefined, fresh: true }, newline(state)]
 
 // Lines of their own, with an empty one between them and prose.
-const item = (state: State, lines: ReadonlyArray<string>, parent: string | undefined): Rendered => [
+const item = (state: State, lines: ReadonlyArray<string>, indent = ""): Rendered => [
   { ...state, block: undefined, fresh: true, above: "item" },
-  newline(state) + (state.above === "prose" ? "\n" : "") + lines.map((line) => `${nested(parent)}${line}\n`).join("")
+  newline(state) + (state.above === "prose" ? "\n" : "") + lines.map((line) => `${indent}${line}\n`).join("")
 ]
 
-// What a sub-agent says and does stands to the right.
-const nested = (parent: string | undefined): string => parent === undefined ? "" : "  │ "
+// What a sub-agent says and does stands to the right of the call that it works for.
+const depthOf = ({ depths }: State, parent: string | undefined): number =>
+  parent === undefined ? 0 : Math.min((depths.get(parent) ?? 0) + 1, maxDepth)
+
+const at = (state: State, call: string, depth: number): State =>
+  depth === 0 ? state : { ...state, depths: new Map(state.depths).set(call, depth) }
 
 const prose = (
   state: State,
@@ -71,10 +86,12 @@ const prose = (
 /** Renders the next part of a turn. */
 export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Look): Rendered => {
   const { columns, style, wraps } = look
-  if (!Bridge.isKnown(part)) return item(state, [style.dim(`(${oneLine(part.type)})`)], undefined)
+  if (!Bridge.isKnown(part)) return item(state, [style.dim(`(${oneLine(part.type)})`)])
   const { parent } = part
-  const room = columns - (parent === undefined ? 0 : 4)
-  const lines = (...lines: ReadonlyArray<string>) => item(state, lines, parent)
+  const depth = depthOf(state, parent)
+  const indent = "  │ ".repeat(depth)
+  const room = columns - indent.length
+  const lines = (...lines: ReadonlyArray<string>) => item(state, lines, indent)
 
   switch (part.type) {
     case "text-delta":
@@ -82,7 +99,7 @@ export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Loo
         columns,
         wraps,
         key: `text ${part.id} ${parent ?? ""}`,
-        prefix: nested(parent),
+        prefix: indent,
         dress: (text) => text
       })
     case "reasoning-delta":
@@ -90,14 +107,14 @@ export const render = (state: State, { n, part }: Bridge.NumberedPart, look: Loo
         columns,
         wraps,
         key: `reasoning ${part.id} ${parent ?? ""}`,
-        prefix: `${nested(parent)}${style.dim("┊ ")}`,
+        prefix: `${indent}${style.dim("┊ ")}`,
         dress: style.dim
       })
     case "text-end":
     case "reasoning-end":
       return state.block === `${part.type.slice(0, -4)} ${part.id} ${parent ?? ""}` ? close(state) : [state, ""]
     case "tool-call":
-      return lines(call(part, look, room))
+      return item(at(state, part.id, depth), [call(part, look, room)], indent)
     case "tool-result":
       return part.preliminary === true ? [state, ""] : lines(...result(part, look, room))
     case "tool-approval-request":
@@ -223,7 +240,7 @@ const continued = (
       `↺ the turn goes on, attempt ${attempt}` +
         (without > 0 ? `: of what stands above, the parts from ${keep + 1} to ${n - 1} are void` : "")
     )
-  ], undefined)
+  ])
 }
 
 const marks = { "pending": "☐", "in-progress": "◐", "completed": "☑" } as const
