@@ -2,11 +2,13 @@ import * as BunServices from "@effect/platform-bun/BunServices"
 import { assert, describe, it } from "@effect/vitest"
 import type { SessionOptions, Turn } from "@gangway/server/Driver"
 import type { AgentProcess } from "@gangway/server/Supervisor"
-import { Deferred, Effect, Fiber, Queue, type Schema, Stream } from "effect"
+import { Deferred, Effect, Fiber, FileSystem, Queue, type Schema, Stream } from "effect"
 import { TestClock } from "effect/testing"
 import * as Loopback from "../../../apps/bridge/src/Loopback.ts"
 import * as Conversation from "../src/internal/acpConversation.ts"
+import * as Inspect from "../src/internal/acpInspect.ts"
 import { open } from "../src/internal/acpSession.ts"
+import { isRunning } from "./fixtures/processes.ts"
 
 const directory = "/"
 
@@ -108,4 +110,23 @@ describe("an agent that falls silent at its start", () => {
         if (silent !== "session/set_model") yield* Deferred.await(ended)
       }).pipe(Effect.scoped, Effect.provide([BunServices.layer, Loopback.layer])))
   }
+})
+
+describe("a command that is asked what it can do", () => {
+  it.live("is ended, and what it started, where nobody waits any more and it doesn't heed that", () =>
+    Effect.gen(function*() {
+      const fs = yield* FileSystem.FileSystem
+      const root = yield* fs.makeTempDirectoryScoped({ prefix: "gangway-deaf-" })
+      const script = `trap '' TERM\necho $$ > ${root}/pids\n(while :; do sleep 1; done) & echo $! >> ${root}/pids\nwait`
+      const asked = yield* Effect.forkChild(
+        Inspect.ask({ options: {}, profile: undefined, command: ["sh", "-c", script], title: "sh" })
+      )
+      const pids = yield* Effect.orElseSucceed(fs.readFileString(`${root}/pids`), () => "").pipe(
+        Effect.map((text) => text.split("\n").slice(0, -1).map(Number)),
+        Effect.delay("10 millis"),
+        Effect.repeat({ until: (pids) => pids.length === 2 })
+      )
+      yield* Fiber.interrupt(asked)
+      for (const pid of pids) assert.isFalse(isRunning(pid))
+    }).pipe(Effect.scoped, Effect.provide(BunServices.layer)))
 })

@@ -9,9 +9,9 @@ import { TurnFailed } from "@gangway/server/Driver"
 import { Effect, Fiber, FileSystem } from "effect"
 import { TestClock } from "effect/testing"
 import * as ChildProcess from "effect/unstable/process/ChildProcess"
-import { readFileSync } from "node:fs"
 import { versionOf } from "../src/internal/agentProgram.ts"
 import { wanted } from "../src/internal/codexProgram.ts"
+import { isRunning } from "./fixtures/processes.ts"
 import type { Deed } from "./fixtures/stand-in-codex.ts"
 import { makeLog, openHost, partsOf, textOf } from "./fixtures/turns.ts"
 
@@ -58,15 +58,6 @@ const command = (id: string, status: string) => ({
 })
 
 const realMillis = (millis: number) => Effect.promise(() => new Promise((resolve) => setTimeout(resolve, millis)))
-
-// One that nobody has waited for yet has ended all the same.
-const isRunning = (pid: number) => {
-  try {
-    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"))
-  } catch {
-    return false
-  }
-}
 
 describe("a turn of Codex", () => {
   for (const deaf of ["initialize", "thread/start", "thread/resume", "turn/start"]) {

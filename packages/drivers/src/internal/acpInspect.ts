@@ -30,6 +30,7 @@ const processOptions = ({ options }: Agent, directory?: string): ChildProcess.Co
   const variable = variableOf(given)
   return {
     stdin: "ignore",
+    forceKillAfter: "1 second",
     extendEnv: true,
     env: Object.fromEntries(Object.keys(given).map((name) => [name, variable(name)])),
     ...(directory === undefined ? {} : { cwd: directory })
