@@ -8,6 +8,7 @@
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
 import * as fs from "node:fs"
+import * as os from "node:os"
 import * as path from "node:path"
 import { setTimeout as delay } from "node:timers/promises"
 
@@ -33,7 +34,9 @@ const isInstalled = (program: string) => succeeds("sh", "-c", `command -v ${prog
 
 const install = async (packages: ReadonlyArray<string>) => {
   if (packages.length === 0) return
-  const apt = [...asRoot, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+  // One after the other: apt waits for no other apt.
+  const apt = [...asRoot, "flock", path.join(os.tmpdir(), "gangway-apt.lock")]
+    .concat("env", "DEBIAN_FRONTEND=noninteractive", "apt-get")
   await run([...apt, "update"])
   await run([...apt, "install", "-y", "--no-install-recommends", ...packages])
 }
