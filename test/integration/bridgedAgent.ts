@@ -12,6 +12,7 @@ import type { InstalledAgent } from "../installAgent.ts"
 import * as LastWords from "../lastWords.ts"
 import * as ModelServer from "../model/ModelServer.ts"
 import { script } from "../model/Script.ts"
+import { endBridge } from "./endBridge.ts"
 
 /** An agent that a bridge program drives. */
 export interface BridgedAgent {
@@ -67,9 +68,7 @@ const makeWorld = Effect.fnUntraced(function*(bridged: BridgedAgent) {
       Effect.map(({ pid }) => pid)
     )
   for (const name of ["b1", "b2"]) {
-    yield* Effect.addFinalizer(() =>
-      Effect.ignore(Effect.flatMap(pid(name), (pid) => Effect.try(() => process.kill(pid, "SIGTERM"))))
-    )
+    yield* Effect.addFinalizer(() => endBridge(stateDirectory(name)))
   }
   const connectTo = (name: string) =>
     connect({

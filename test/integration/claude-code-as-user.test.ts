@@ -14,6 +14,7 @@ import { join } from "node:path"
 import { installAgent } from "../installAgent.ts"
 import * as ModelServer from "../model/ModelServer.ts"
 import { script } from "../model/Script.ts"
+import { endBridge } from "./endBridge.ts"
 
 const agent = await installAgent("claude-code")
 const program = new URL("../../apps/bridge/src/main.ts", import.meta.url).pathname
@@ -55,9 +56,7 @@ const world = Effect.gen(function*() {
       Effect.map(({ pid }) => pid)
     )
   const bridge = Effect.fnUntraced(function*(name: string) {
-    yield* Effect.addFinalizer(() =>
-      Effect.ignore(Effect.flatMap(pid(name), (pid) => Effect.try(() => process.kill(pid, "SIGTERM"))))
-    )
+    yield* Effect.addFinalizer(() => endBridge(`${root}/state-${name}`))
     return yield* connect({
       bridge: Bridge.BridgeId.make(name),
       stateDirectory: `${root}/state-${name}`,

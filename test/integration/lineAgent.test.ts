@@ -9,6 +9,7 @@ import { LocalSandbox } from "@gangway/sandbox"
 import { Effect, FileSystem, Layer, Redacted, Schedule, Stream } from "effect"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { codeBlocks } from "../../scripts/codeBlocks.ts"
+import { endBridge } from "./endBridge.ts"
 
 const root = new URL("../..", import.meta.url).pathname
 
@@ -65,12 +66,7 @@ const world = Effect.fnUntraced(function*(options: { readonly program?: string }
   const state = yield* fs.makeTempDirectoryScoped()
   const work = yield* fs.makeTempDirectoryScoped()
   const launcher = yield* Launcher.make({ command: [process.execPath, `${place}/bridge.ts`] })
-  yield* Effect.addFinalizer(() =>
-    fs.readFileString(Bridge.listeningFile(`${state}/b`)).pipe(
-      Effect.map((text) => process.kill((JSON.parse(text) as { readonly pid: number }).pid, "SIGTERM")),
-      Effect.ignore
-    )
-  )
+  yield* Effect.addFinalizer(() => endBridge(`${state}/b`))
   const client = yield* launcher.connect({
     bridge: Bridge.BridgeId.make("b1"),
     stateDirectory: `${state}/b`,

@@ -7,11 +7,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { Launcher, TokenStore } from "@gangway/client"
 import { Bridge } from "@gangway/protocol"
 import { LocalSandbox } from "@gangway/sandbox"
-import { Deferred, Effect, FileSystem, Layer, Redacted, Schema, Stream } from "effect"
+import { Deferred, Effect, FileSystem, Layer, Redacted, type Schema, Stream } from "effect"
 import { only } from "../conformance/driverWorld.ts"
 import { installAgent, type InstalledAgent } from "../installAgent.ts"
 import * as ModelServer from "../model/ModelServer.ts"
 import { script } from "../model/Script.ts"
+import { endBridge } from "./endBridge.ts"
 
 interface Waiting {
   readonly name: string
@@ -114,13 +115,7 @@ for (const { agent, hostTool, name, options } of agents) {
             const stateDirectory = `${root}/state`
             yield* fs.makeDirectory(directory)
             const { calls, url } = yield* ModelServer.start
-            yield* Effect.addFinalizer(() =>
-              fs.readFileString(Bridge.listeningFile(stateDirectory)).pipe(
-                Effect.flatMap(Schema.decodeEffect(Schema.fromJsonString(Bridge.ListeningFile))),
-                Effect.flatMap(({ pid }) => Effect.try(() => process.kill(pid, "SIGTERM"))),
-                Effect.ignore
-              )
-            )
+            yield* Effect.addFinalizer(() => endBridge(stateDirectory))
             let lookups = 0
 
             /** A host that knows what it wants done, and nothing of the hosts before it. */
