@@ -1,4 +1,3 @@
-import { availableParallelism } from "node:os"
 import { defineConfig } from "vitest/config"
 
 export default defineConfig({
@@ -7,8 +6,6 @@ export default defineConfig({
     exclude: ["**/node_modules/**", "test/agents/**"],
     testTimeout: 30_000,
     hookTimeout: 120_000,
-    pool: "forks",
-    // Most tests wait for processes most of the time: on two cores there are two files at once, not one.
-    maxWorkers: Math.max(2, availableParallelism() - 1)
+    pool: "forks"
   }
 })
