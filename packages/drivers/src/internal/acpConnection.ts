@@ -70,13 +70,17 @@ const decodeError = Schema.decodeUnknownOption(ErrorAnswer)
 /** Waits for an answer without which nothing goes on only so long: the agent may have lost itself, or be none. */
 export const inTime = <A, E>(
   method: string,
-  patience: Duration.Duration,
+  seconds: number,
   answer: Effect.Effect<A, E>
 ): Effect.Effect<A, E | Bridge.DriverError> =>
-  Effect.timeoutOrElse(answer, {
-    duration: patience,
-    orElse: () => Effect.fail(failed("start", `it didn't answer ${method} within ${Duration.format(patience)}`))
-  })
+  Effect.flatMap(
+    JsonAgent.inTime(answer, seconds),
+    Option.match({
+      onNone: () =>
+        Effect.fail(failed("start", `it didn't answer ${method} within ${Duration.format(Duration.seconds(seconds))}`)),
+      onSome: Effect.succeed
+    })
+  )
 
 /** Starts the agent. Its messages are handled by a fiber of the current scope. */
 export const start = Effect.fnUntraced(function*(

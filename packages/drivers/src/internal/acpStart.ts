@@ -3,13 +3,13 @@
  */
 import type * as Bridge from "@gangway/protocol/Bridge"
 import { type SessionOptions, TurnFailed } from "@gangway/server/Driver"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { type Connection, failed, inTime, type RpcError } from "./acpConnection.ts"
 import type { Endpoint } from "./acpHostTools.ts"
 import * as Launch from "./acpLaunch.ts"
 import { Initialized, type SessionSettings } from "./acpMessages.ts"
+import { patience } from "./jsonAgent.ts"
 
 /** An agent that has a conversation open. */
 export interface Running {
@@ -23,11 +23,8 @@ export interface Running {
   current: string | undefined
 }
 
-/** How long an agent may take for what it does by itself: some need many seconds to start on a busy machine. */
-const patience = Duration.minutes(2)
-
-/** How long it may take to open a conversation: it may be long, and MCP servers may be installed for it. */
-const openPatience = Duration.minutes(10)
+/** How many seconds it may take to open a conversation: it may be long, and MCP servers may be installed for it. */
+const openPatience = 10 * 60
 
 type Answer<A> = Effect.Effect<A, Bridge.DriverError | RpcError>
 

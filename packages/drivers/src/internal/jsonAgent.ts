@@ -44,10 +44,10 @@ export const patience = 120
  * Waits for such an answer; none where it doesn't come in time. The seconds are counted one by one: while the machine is
  * frozen, the agent is as well.
  */
-export const inTime = <A, E>(answer: Effect.Effect<A, E>): Effect.Effect<Option.Option<A>, E> =>
+export const inTime = <A, E>(answer: Effect.Effect<A, E>, seconds = patience): Effect.Effect<Option.Option<A>, E> =>
   Effect.raceFirst(
     Effect.asSome(answer),
-    Effect.as(Effect.repeat(Effect.sleep("1 second"), { times: patience - 1 }), Option.none())
+    Effect.as(Effect.repeat(Effect.sleep("1 second"), { times: seconds - 1 }), Option.none())
   )
 
 const parse = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Unknown))
