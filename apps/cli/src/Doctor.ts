@@ -133,10 +133,7 @@ const docker = Effect.fnUntraced(function*({ sandbox }: Needs) {
     found,
     remedy
   })
-  const { exitCode, stderr, stdout } = yield* Effect.orElseSucceed(
-    probe(["docker", "version", "--format", "{{.Server.Version}}"]),
-    () => ({ exitCode: 127, stdout: "", stderr: "" })
-  )
+  const { exitCode, stderr, stdout } = yield* tried(["docker", "version", "--format", "{{.Server.Version}}"])
   if (exitCode === 127) return lacks("not found", "install Docker's command line and an engine, for --sandbox docker")
   if (exitCode === 0) return { check: "docker", status: "ok", found: `engine ${stdout}` } satisfies Check
   return lacks(
@@ -160,10 +157,7 @@ const daytona = Effect.fnUntraced(function*({ sandbox }: Needs) {
 })
 
 const git = Effect.gen(function*() {
-  const { stdout } = yield* Effect.orElseSucceed(
-    probe(["git", "--version"]),
-    () => ({ exitCode: 127, stdout: "", stderr: "" })
-  )
+  const { stdout } = yield* tried(["git", "--version"])
   const [, major = "0", minor = "0"] = /(\d+)\.(\d+)/.exec(stdout) ?? []
   const fits = Number(major) * 1000 + Number(minor) >= 2038
   return {
@@ -196,8 +190,12 @@ const probe = Effect.fnUntraced(
   Effect.timeout(patience)
 )
 
+// As a shell tells that there's no such program.
+const tried = (command: Parameters<typeof probe>[0]) =>
+  Effect.orElseSucceed(probe(command), () => ({ exitCode: 127, stdout: "", stderr: "" }))
+
 const node = Effect.map(
-  Effect.orElseSucceed(probe(["node", "--version"]), () => ({ exitCode: 127, stdout: "", stderr: "" })),
+  tried(["node", "--version"]),
   ({ exitCode, stdout }): Check =>
     exitCode === 0
       ? { check: "node", status: "ok", found: stdout }
